@@ -1,0 +1,1 @@
+//! Exact token counting on static tables.

@@ -1,0 +1,61 @@
+//! The store's word on a reservation.
+
+use crate::{Amount, Span};
+
+/// All or none.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Decision {
+    /// How each account stands after the hold, in the order of the reservation's charges.
+    Granted(Vec<Standing>),
+    Refused(Refusal),
+}
+
+/// Which charge was refused, and what would help.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Refusal {
+    /// Index into the reservation's charges.
+    pub charge: usize,
+    pub reason: Reason,
+    /// The refusing account before the request.
+    pub standing: Standing,
+}
+
+/// "Not yet" is not "never", and neither is "not any more".
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reason {
+    /// If nothing else happens, the whole reservation is admitted after this wait.
+    NotYet { retry_after: Span },
+    /// More than this account ever gives out at once.
+    Never { largest: Amount },
+    /// The account's amount is zero.
+    Suspended,
+}
+
+/// How an account stands at one moment.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Standing {
+    /// What the account can give out at once when full: the amount, or a bucket's burst.
+    pub capacity: Amount,
+    /// Set aside and not yet settled, as far as it still counts.
+    pub held: Amount,
+    /// Spent, as far as it still counts.
+    pub spent: Amount,
+    /// Until the account would be full again if nothing else happened.
+    pub reset: Span,
+}
+
+impl Standing {
+    pub const fn used(&self) -> Amount {
+        self.held.saturating_add(self.spent)
+    }
+
+    /// Zero when the account is in debt.
+    pub const fn remaining(&self) -> Amount {
+        self.capacity.saturating_sub(self.used())
+    }
+
+    /// Spent beyond the capacity.
+    pub const fn debt(&self) -> Amount {
+        self.used().saturating_sub(self.capacity)
+    }
+}

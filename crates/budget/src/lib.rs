@@ -1,0 +1,24 @@
+//! Budget arithmetic: what an account holds and has spent, who may take from it, and when again.
+//!
+//! Nothing here does IO or reads a clock: every operation is told the time. The [`Ledger`] is the
+//! specification that every keeper of budgets (shared memory, the counter service, Redis) is checked
+//! against.
+//!
+//! Modules in the order a request meets them: an account's [`key`], its [`limit`], the [`lease`] of a
+//! hold, the [`ledger`] that decides, and the [`decision`] that comes back.
+
+pub mod decision;
+pub mod key;
+pub mod lease;
+pub mod limit;
+pub mod time;
+pub mod tokens;
+pub mod usage;
+
+pub use decision::{Decision, Reason, Refusal, Standing};
+pub use key::{AccountId, BudgetKey};
+pub use lease::{Entry, HoldId, OnLeaseEnd, Reservation, Settlement};
+pub use limit::{Amount, Charge, Limit, Mode, Quota, Unit, Window};
+pub use time::{Span, Timestamp};
+pub use tokens::Tokens;
+pub use usage::Usage;

@@ -1,0 +1,169 @@
+//! How much of what, in how long.
+
+use std::fmt;
+
+use crate::{AccountId, Span, Tokens};
+
+/// What a limit counts.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Unit {
+    /// Weighted input and output.
+    Tokens,
+    /// Unweighted input and output: what a provider's own ceiling counts.
+    RawTokens,
+    InputTokens,
+    OutputTokens,
+    Requests,
+}
+
+impl Unit {
+    /// Account units per token or request: tokens are kept in thousandths, since weights are fractions.
+    pub const fn scale(self) -> u64 {
+        match self {
+            Self::Tokens | Self::RawTokens | Self::InputTokens | Self::OutputTokens => 1000,
+            Self::Requests => 1,
+        }
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tokens => "tokens",
+            Self::RawTokens => "raw_tokens",
+            Self::InputTokens => "input_tokens",
+            Self::OutputTokens => "output_tokens",
+            Self::Requests => "requests",
+        }
+    }
+
+    /// As an amount in this unit.
+    pub const fn amount(self, count: Tokens) -> Amount {
+        Amount::saturating(count.count().saturating_mul(self.scale()))
+    }
+
+    /// Whole tokens or requests in `amount`, rounded up.
+    pub const fn whole_ceil(self, amount: Amount) -> u64 {
+        amount.units().div_ceil(self.scale())
+    }
+
+    /// Whole tokens or requests in `amount`, rounded down.
+    pub const fn whole_floor(self, amount: Amount) -> u64 {
+        amount.units() / self.scale()
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What an account counts in: thousandths of a token, or whole requests. Never above [`Amount::MAX`].
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Amount(u64);
+
+impl Amount {
+    pub const ZERO: Self = Self(0);
+    /// 4 × 10^15: two of them still add up below 2^53, so that Lua's doubles hold every sum.
+    pub const MAX: Self = Self(4_000_000_000_000_000);
+
+    pub const fn new(units: u64) -> Option<Self> {
+        if units <= Self::MAX.0 { Some(Self(units)) } else { None }
+    }
+
+    pub const fn saturating(units: u64) -> Self {
+        if units <= Self::MAX.0 { Self(units) } else { Self::MAX }
+    }
+
+    pub const fn units(self) -> u64 {
+        self.0
+    }
+
+    #[must_use]
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self::saturating(self.0.saturating_add(other.0))
+    }
+
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+/// How much an account may give out. Suspended is not "nothing left": waiting does not help.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Quota {
+    Suspended,
+    /// Never zero.
+    Of(Amount),
+}
+
+impl Quota {
+    pub const fn of(amount: Amount) -> Self {
+        if amount.0 == 0 { Self::Suspended } else { Self::Of(amount) }
+    }
+
+    pub const fn amount(self) -> Amount {
+        match self {
+            Self::Suspended => Amount::ZERO,
+            Self::Of(amount) => amount,
+        }
+    }
+}
+
+/// The algorithm by which an account forgets. Spans are never zero.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Window {
+    /// Two fixed windows, the earlier one weighted by how much of it the sliding window still covers.
+    Sliding(Span),
+    /// Whole windows counted from the Unix epoch.
+    Fixed(Span),
+    /// Fills by the amount in one `period`, up to `burst` (by default the amount).
+    Bucket { period: Span, burst: Option<Amount> },
+}
+
+impl Window {
+    pub const fn span(self) -> Span {
+        match self {
+            Self::Sliding(span) | Self::Fixed(span) | Self::Bucket { period: span, burst: _ } => span,
+        }
+    }
+}
+
+/// How much in how long.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Limit {
+    pub window: Window,
+    pub quota: Quota,
+}
+
+impl Limit {
+    /// The most that can ever be taken at once.
+    pub const fn capacity(&self) -> Amount {
+        match (self.quota, self.window) {
+            (Quota::Suspended, _) => Amount::ZERO,
+            (Quota::Of(_), Window::Bucket { burst: Some(burst), .. }) => burst,
+            (
+                Quota::Of(amount),
+                Window::Bucket { burst: None, .. } | Window::Sliding(_) | Window::Fixed(_),
+            ) => amount,
+        }
+    }
+}
+
+/// Whether a limit refuses, or only counts and tells.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Mode {
+    Enforce,
+    Shadow,
+}
+
+/// What one request takes from one account.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Charge {
+    pub account: AccountId,
+    pub limit: Limit,
+    pub cost: Amount,
+    /// The most that one request may hold of this account; a cost beyond it never fits.
+    pub largest: Amount,
+    pub mode: Mode,
+}
