@@ -12,7 +12,7 @@ use crate::config::{Absent, Attribute, FilterConfig, Form, LimitRule, Per, Sourc
 /// Longer than any name or token id in use; what a client may make us carry, hash and print per attribute.
 pub const MAX_VALUE: usize = 256;
 
-/// Marks a value that was too long; no value within bounds can look like one, for it would be as long.
+/// Marks a value that was too long. A short value that begins so is hashed too, lest it pass for another's.
 const LONG: &str = "sha256-of-long-value:";
 
 /// The attribute's values of one request, by the index of [`FilterConfig::subject`].
@@ -93,8 +93,8 @@ fn yielded(source: &Source, headers: &Headers) -> Option<Box<[u8]>> {
     }
 }
 
-/// The first of several entries of one name. A client that adds a second one behind a proxy that appends
-/// gains nothing; a proxy that joins them (`a, b`) yields one value, which is taken as it is.
+/// The first of several entries of one name. Entries that a proxy has joined (`a, b`) are one value, taken as
+/// it is. Neither makes a header trustworthy: a filter that authenticates must replace, not append.
 fn header<'a>(headers: &'a Headers, name: &str) -> Option<&'a [u8]> {
     headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_slice())
 }
@@ -111,7 +111,7 @@ fn bearer(authorization: &[u8]) -> Option<&[u8]> {
 }
 
 fn bounded(value: &[u8]) -> Box<[u8]> {
-    if value.len() <= MAX_VALUE {
+    if value.len() <= MAX_VALUE && !value.starts_with(LONG.as_bytes()) {
         return value.into();
     }
     [LONG.as_bytes(), &hashed(value)].concat().into()
@@ -120,4 +120,104 @@ fn bounded(value: &[u8]) -> Box<[u8]> {
 fn hashed(value: &[u8]) -> Box<[u8]> {
     let hex = |nibble: u8| char::from_digit(u32::from(nibble), 16).map_or(b'0', |digit| digit as u8);
     Sha256::digest(value).iter().flat_map(|byte| [hex(byte >> 4), hex(byte & 0xf)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(subject: &str) -> FilterConfig {
+        let limits = r#"[{"name": "t", "per": ["tenant"], "unit": "tokens", "window": {"fixed": "60s"}, "amount": 9}]"#;
+        let policy = format!(r#"{{"version": 1, "subject": {{"tenant": {subject}}}, "limits": {limits}}}"#);
+        FilterConfig::from_slice(policy.as_bytes()).unwrap()
+    }
+
+    fn headers(all: &[(&str, &str)]) -> Vec<(String, Vec<u8>)> {
+        all.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec())).collect()
+    }
+
+    fn tenant(config: &FilterConfig, all: &[(&str, &str)]) -> String {
+        let subject = identify(&headers(all), config).unwrap();
+        String::from_utf8(subject.value(0).to_vec()).unwrap()
+    }
+
+    const SHA256_OF_SECRET: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+
+    #[test]
+    fn the_first_source_that_yields_a_value_wins() {
+        let config = config(
+            r#"{"from": [{"header": "X-Tenant"}, {"bearer": "sha256"}, {"header": "x-api-key", "as": "sha256"}], "default": "anonymous"}"#,
+        );
+        let bearer = ("authorization", "Bearer secret");
+        assert_eq!(tenant(&config, &[bearer, ("x-tenant", "acme")]), "acme");
+        assert_eq!(tenant(&config, &[bearer, ("x-tenant", " ")]), SHA256_OF_SECRET);
+        assert_eq!(tenant(&config, &[("authorization", "bearer  secret ")]), SHA256_OF_SECRET);
+        assert_eq!(tenant(&config, &[("x-api-key", "secret")]), SHA256_OF_SECRET);
+        for nobody in ["Basic c2VjcmV0", "Bearer", "Bearer ", "Bearersecret", ""] {
+            assert_eq!(tenant(&config, &[("authorization", nobody)]), "anonymous", "{nobody}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_carries_a_credential_is_hashed_unasked() {
+        let config = config(r#"{"from": [{"header": "X-API-Key"}], "default": "anonymous"}"#);
+        assert_eq!(tenant(&config, &[("x-api-key", "secret")]), SHA256_OF_SECRET);
+    }
+
+    #[test]
+    fn a_required_attribute_that_is_missing_refuses_the_request() {
+        let config = config(r#"{"from": [{"header": "x-tenant"}], "required": true}"#);
+        let missing = identify(&headers(&[("x-tenant", "")]), &config).unwrap_err();
+        assert_eq!(missing.attribute, "tenant");
+    }
+
+    #[test]
+    fn long_values_stay_bounded_and_apart_and_nothing_passes_for_them() {
+        let config = config(r#"{"from": [{"header": "x-tenant"}], "default": "-"}"#);
+        let long = |last: &str| tenant(&config, &[("x-tenant", &("x".repeat(10_000) + last))]);
+        assert!(long("a").len() <= MAX_VALUE);
+        assert_ne!(long("a"), long("b"));
+        let forged = long("a");
+        assert_ne!(tenant(&config, &[("x-tenant", &forged)]), forged);
+        let longest = "y".repeat(MAX_VALUE);
+        assert_eq!(tenant(&config, &[("x-tenant", &longest)]), longest);
+    }
+
+    #[test]
+    fn bytes_of_any_kind_are_values_and_make_accounts_of_their_own() {
+        let config = config(r#"{"from": [{"header": "x-tenant"}], "default": "-"}"#);
+        let values: [&[u8]; 6] = [b"a:b", b"a{b}", b"a\nb", b"a\0", b"\xff\xfe", b"a"];
+        let limit = &config.limits[0];
+        let accounts: std::collections::BTreeSet<_> = values
+            .iter()
+            .map(|value| {
+                let subject = identify(&[("x-tenant".to_owned(), value.to_vec())], &config).unwrap();
+                assert_eq!(subject.value(0), *value);
+                key(&config, limit, &subject, "gpt-4o*").account()
+            })
+            .collect();
+        assert_eq!(accounts.len(), values.len());
+    }
+
+    #[test]
+    fn of_two_entries_the_first_counts_and_joined_ones_are_one_value() {
+        let config = config(r#"{"from": [{"header": "x-tenant"}], "default": "-"}"#);
+        assert_eq!(tenant(&config, &[("x-tenant", "a"), ("x-tenant", "b")]), "a");
+        assert_eq!(tenant(&config, &[("x-tenant", "a, b")]), "a, b");
+    }
+
+    #[test]
+    fn a_tier_that_no_amount_names_counts_as_the_default() {
+        let policy = br#"{"version": 1,
+            "subject": {"tier": {"from": [{"header": "x-tier"}], "default": "free"}},
+            "limits": [{"name": "t", "per": ["tier"], "unit": "requests", "window": {"fixed": "60s"},
+                        "amount": {"free": 1, "pro": 2}}]}"#;
+        let config = FilterConfig::from_slice(policy).unwrap();
+        let tier = |value| identify(&headers(&[("x-tier", value)]), &config).unwrap().tier(&config);
+        let units = |tier| config.limits[0].amount.of(tier).units();
+        assert_eq!((units(tier("pro")), tier("pro").standing), (2, TierStanding::Known));
+        assert_eq!((units(tier("free")), tier("free").standing), (1, TierStanding::Known));
+        assert_eq!((units(tier("gold")), tier("gold").standing), (1, TierStanding::Unknown));
+        assert_eq!(config.tier_name(tier("gold")), Some("free"));
+    }
 }
