@@ -1,0 +1,214 @@
+//! What a policy matches names and paths with.
+//!
+//! A path that escapes its route is a request that escapes its budget. So paths are compared as the
+//! most lenient upstream would read them: without the query, with percent-escapes of plain characters
+//! undone, empty and dot segments resolved.
+
+use std::fmt;
+
+/// A name with `*` for any run of characters.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Glob(pub String);
+
+impl Glob {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub fn matches(&self, name: &str) -> bool {
+        matches(self.0.as_bytes(), name.as_bytes())
+    }
+}
+
+impl fmt::Display for Glob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Only the last `*` is ever tried again, so the time is the product of the lengths at worst.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut p, mut n) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    while let Some(&byte) = name.get(n) {
+        match (pattern.get(p), retry) {
+            (Some(b'*'), _) => {
+                retry = Some((p, n));
+                p += 1;
+            }
+            (Some(&wanted), _) if wanted == byte => (p, n) = (p + 1, n + 1),
+            (_, Some((star, taken))) => {
+                retry = Some((star, taken + 1));
+                (p, n) = (star + 1, taken + 1);
+            }
+            (_, None) => return false,
+        }
+    }
+    pattern.iter().skip(p).all(|&b| b == b'*')
+}
+
+/// The segments of a path; matches every path that ends in them.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PathPattern(Vec<Segment>);
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Segment {
+    Literal(String),
+    /// `*`: exactly one segment.
+    Any,
+}
+
+impl PathPattern {
+    /// `None` for a path without a segment, which would match everything.
+    pub fn new(path: &str) -> Option<Self> {
+        let segments: Vec<Segment> = path
+            .split('/')
+            .filter(|segment| !segment.is_empty())
+            .map(|segment| match segment {
+                "*" => Segment::Any,
+                literal => Segment::Literal(literal.to_owned()),
+            })
+            .collect();
+        (!segments.is_empty()).then_some(Self(segments))
+    }
+
+    pub fn segments(&self) -> &[Segment] {
+        &self.0
+    }
+
+    pub fn matches(&self, path: &RequestPath) -> bool {
+        let Some(skipped) = path.0.len().checked_sub(self.0.len()) else {
+            return false;
+        };
+        self.0.iter().zip(path.0.iter().skip(skipped)).all(|(wanted, found)| match wanted {
+            Segment::Literal(literal) => literal.as_bytes() == found.as_slice(),
+            Segment::Any => true,
+        })
+    }
+}
+
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|segment| match segment {
+            Segment::Literal(literal) => write!(f, "/{literal}"),
+            Segment::Any => f.write_str("/*"),
+        })
+    }
+}
+
+/// A request's path as the most lenient upstream would read it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RequestPath(Vec<Vec<u8>>);
+
+impl RequestPath {
+    pub fn new(path: &str) -> Self {
+        let path = path.split(['?', '#']).next().unwrap_or_default();
+        let mut segments = Vec::new();
+        for segment in unescaped(path.as_bytes()).split(|&byte| matches!(byte, b'/' | b'\\')) {
+            match segment {
+                b"" | b"." => {}
+                b".." => {
+                    segments.pop();
+                }
+                plain => segments.push(plain.to_vec()),
+            }
+        }
+        Self(segments)
+    }
+}
+
+/// Once only: `%2561` is the text `%61`, for us as for an upstream.
+fn unescaped(path: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let [first, tail @ ..] = rest {
+        rest = match (first, tail) {
+            (b'%', [high, low, after @ ..]) => match (nibble(*high), nibble(*low)) {
+                (Some(high), Some(low)) => {
+                    plain.push(high << 4 | low);
+                    after
+                }
+                (_, _) => {
+                    plain.push(b'%');
+                    tail
+                }
+            },
+            (byte, _) => {
+                plain.push(*byte);
+                tail
+            }
+        };
+    }
+    plain
+}
+
+const fn nibble(hex: u8) -> Option<u8> {
+    match hex {
+        b'0'..=b'9' => Some(hex - b'0'),
+        b'a'..=b'f' => Some(hex - b'a' + 10),
+        b'A'..=b'F' => Some(hex - b'A' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_run_of_characters() {
+        let cases = [
+            ("gpt-4o*", "gpt-4o", true),
+            ("gpt-4o*", "gpt-4o-mini", true),
+            ("gpt-4o*", "my-gpt-4o", false),
+            ("gpt-4o", "gpt-4o-mini", false),
+            ("*", "", true),
+            ("**", "anything", true),
+            ("", "", true),
+            ("", "x", false),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-b-b-c-", false),
+            ("claude-*-4-5*", "claude-sonnet-4-5-20250929", true),
+        ];
+        for (pattern, name, expected) in cases {
+            assert_eq!(Glob(pattern.into()).matches(name), expected, "{pattern} on {name}");
+        }
+    }
+
+    #[test]
+    fn a_hostile_name_costs_no_more_than_the_product_of_the_lengths() {
+        let pattern = Glob("*a".repeat(60) + "b");
+        assert!(!pattern.matches(&"a".repeat(100_000)));
+    }
+
+    #[test]
+    fn a_path_matches_as_a_suffix_however_it_is_dressed_up() {
+        let route = PathPattern::new("/v1/chat/completions").unwrap();
+        for path in [
+            "/v1/chat/completions",
+            "/openai/v1/chat/completions",
+            "/v1/chat/completions?stream=true",
+            "/v1/chat/completions/",
+            "//v1//chat/completions",
+            "/v1/./chat/completions",
+            "/v1/models/../chat/completions",
+            "/v1/%63hat/completions",
+            "/v1/chat%2Fcompletions",
+        ] {
+            assert!(route.matches(&RequestPath::new(path)), "{path}");
+        }
+        for path in
+            ["/v1/chat/completions/x", "/chat/completions", "/v1/chat", "/", "", "%", "/v1/chat%2completions"]
+        {
+            assert!(!route.matches(&RequestPath::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_star_in_a_path_stands_for_one_segment() {
+        let route = PathPattern::new("/deployments/*/chat/completions").unwrap();
+        assert!(route.matches(&RequestPath::new("/openai/deployments/mine/chat/completions?api-version=1")));
+        assert!(!route.matches(&RequestPath::new("/openai/deployments/chat/completions")));
+        assert!(!route.matches(&RequestPath::new("/openai/deployments/a/b/chat/completions")));
+    }
+}

@@ -1,0 +1,223 @@
+//! Headers → [`Subject`]: who pays.
+//!
+//! Values are bytes that a client may have chosen. They are only ever compared, hashed and shown escaped;
+//! a secret is hashed before anything else can see it, and a value too long to carry is replaced by its
+//! hash, so that two long values stay two accounts.
+
+use sha2::{Digest, Sha256};
+use tollgate_budget::BudgetKey;
+
+use crate::config::{Absent, Attribute, FilterConfig, Form, LimitRule, Per, Source, Tier, TierStanding};
+
+/// Longer than any name or token id in use; what a client may make us carry, hash and print per attribute.
+pub const MAX_VALUE: usize = 256;
+
+/// Marks a value that was too long. A short value that begins so is hashed too, lest it pass for another's.
+const LONG: &str = "sha256-of-long-value:";
+
+/// The attribute's values of one request, by the index of [`FilterConfig::subject`].
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Subject {
+    values: Vec<Box<[u8]>>,
+}
+
+/// A required attribute that no source yields: the caller is nobody, 401.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct MissingAttribute {
+    pub attribute: String,
+}
+
+/// Request headers with lower-case names, in the order of the request.
+pub type Headers = [(String, Vec<u8>)];
+
+/// Who pays for a request with these headers.
+///
+/// # Errors
+/// The first attribute that the policy requires and no source yields.
+pub fn identify(headers: &Headers, config: &FilterConfig) -> Result<Subject, MissingAttribute> {
+    let values =
+        config.subject.iter().map(|attribute| value_of(attribute, headers)).collect::<Result<_, _>>()?;
+    Ok(Subject { values })
+}
+
+/// The account that a limit keeps for a subject. `model` is [`FilterConfig::family`]'s word.
+pub fn key(config: &FilterConfig, limit: &LimitRule, subject: &Subject, model: &str) -> BudgetKey {
+    let part = |per: &Per| match per {
+        Per::Attribute(index) => {
+            let name = config.subject.get(*index).map_or("", |attribute| attribute.name.as_str());
+            (name.to_owned(), subject.value(*index).to_vec())
+        }
+        Per::Model => (Per::MODEL.to_owned(), model.as_bytes().to_vec()),
+    };
+    BudgetKey {
+        namespace: config.namespace.clone(),
+        limit: limit.name.clone(),
+        subject: limit.per.iter().map(part).collect(),
+    }
+}
+
+impl Subject {
+    /// Empty for an index that the policy does not have.
+    pub fn value(&self, index: usize) -> &[u8] {
+        self.values.get(index).map_or(&[], |value| value)
+    }
+
+    /// The tier that the policy's limits see.
+    pub fn tier(&self, config: &FilterConfig) -> Tier {
+        match &config.tiers {
+            Some(tiers) => tiers.tier(self.value(tiers.attribute)),
+            None => Tier { index: 0, standing: TierStanding::Known },
+        }
+    }
+}
+
+fn value_of(attribute: &Attribute, headers: &Headers) -> Result<Box<[u8]>, MissingAttribute> {
+    match (attribute.sources.iter().find_map(|source| yielded(source, headers)), &attribute.absent) {
+        (Some(value), _) => Ok(value),
+        (None, Absent::Default(default)) => Ok(default.as_bytes().into()),
+        (None, Absent::Refuse) => Err(MissingAttribute { attribute: attribute.name.clone() }),
+    }
+}
+
+/// `None` for a header that is absent or empty: an empty name is nobody's.
+fn yielded(source: &Source, headers: &Headers) -> Option<Box<[u8]>> {
+    match source {
+        Source::Header { name, form, strip: _, trusted: _ } => {
+            let value = trimmed(header(headers, name)?)?;
+            Some(match form {
+                Form::AsIs => bounded(value),
+                Form::Sha256 => hashed(value),
+            })
+        }
+        Source::Bearer => bearer(header(headers, "authorization")?).map(hashed),
+    }
+}
+
+/// The first of several entries of one name. Entries that a proxy has joined (`a, b`) are one value, taken as
+/// it is. Neither makes a header trustworthy: a filter that authenticates must replace, not append.
+fn header<'a>(headers: &'a Headers, name: &str) -> Option<&'a [u8]> {
+    headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_slice())
+}
+
+fn trimmed(value: &[u8]) -> Option<&[u8]> {
+    let value = value.trim_ascii();
+    (!value.is_empty()).then_some(value)
+}
+
+/// The token of `Bearer <token>`; the scheme in any case, as RFC 9110 has it.
+fn bearer(authorization: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = authorization.trim_ascii().split_at_checked(b"bearer ".len())?;
+    if scheme.eq_ignore_ascii_case(b"bearer ") { trimmed(token) } else { None }
+}
+
+fn bounded(value: &[u8]) -> Box<[u8]> {
+    if value.len() <= MAX_VALUE && !value.starts_with(LONG.as_bytes()) {
+        return value.into();
+    }
+    [LONG.as_bytes(), &hashed(value)].concat().into()
+}
+
+fn hashed(value: &[u8]) -> Box<[u8]> {
+    let hex = |nibble: u8| char::from_digit(u32::from(nibble), 16).map_or(b'0', |digit| digit as u8);
+    Sha256::digest(value).iter().flat_map(|byte| [hex(byte >> 4), hex(byte & 0xf)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(subject: &str) -> FilterConfig {
+        let limits = r#"[{"name": "t", "per": ["tenant"], "unit": "tokens", "window": {"fixed": "60s"}, "amount": 9}]"#;
+        let policy = format!(r#"{{"version": 1, "subject": {{"tenant": {subject}}}, "limits": {limits}}}"#);
+        FilterConfig::from_slice(policy.as_bytes()).unwrap()
+    }
+
+    fn headers(all: &[(&str, &str)]) -> Vec<(String, Vec<u8>)> {
+        all.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec())).collect()
+    }
+
+    fn tenant(config: &FilterConfig, all: &[(&str, &str)]) -> String {
+        let subject = identify(&headers(all), config).unwrap();
+        String::from_utf8(subject.value(0).to_vec()).unwrap()
+    }
+
+    const SHA256_OF_SECRET: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+
+    #[test]
+    fn the_first_source_that_yields_a_value_wins() {
+        let config = config(
+            r#"{"from": [{"header": "X-Tenant"}, {"bearer": "sha256"}, {"header": "x-api-key", "as": "sha256"}], "default": "anonymous"}"#,
+        );
+        let bearer = ("authorization", "Bearer secret");
+        assert_eq!(tenant(&config, &[bearer, ("x-tenant", "acme")]), "acme");
+        assert_eq!(tenant(&config, &[bearer, ("x-tenant", " ")]), SHA256_OF_SECRET);
+        assert_eq!(tenant(&config, &[("authorization", "bearer  secret ")]), SHA256_OF_SECRET);
+        assert_eq!(tenant(&config, &[("x-api-key", "secret")]), SHA256_OF_SECRET);
+        for nobody in ["Basic c2VjcmV0", "Bearer", "Bearer ", "Bearersecret", ""] {
+            assert_eq!(tenant(&config, &[("authorization", nobody)]), "anonymous", "{nobody}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_carries_a_credential_is_hashed_unasked() {
+        let config = config(r#"{"from": [{"header": "X-API-Key"}], "default": "anonymous"}"#);
+        assert_eq!(tenant(&config, &[("x-api-key", "secret")]), SHA256_OF_SECRET);
+    }
+
+    #[test]
+    fn a_required_attribute_that_is_missing_refuses_the_request() {
+        let config = config(r#"{"from": [{"header": "x-tenant"}], "required": true}"#);
+        let missing = identify(&headers(&[("x-tenant", "")]), &config).unwrap_err();
+        assert_eq!(missing.attribute, "tenant");
+    }
+
+    #[test]
+    fn long_values_stay_bounded_and_apart_and_nothing_passes_for_them() {
+        let config = config(r#"{"from": [{"header": "x-tenant"}], "default": "-"}"#);
+        let long = |last: &str| tenant(&config, &[("x-tenant", &("x".repeat(10_000) + last))]);
+        assert!(long("a").len() <= MAX_VALUE);
+        assert_ne!(long("a"), long("b"));
+        let forged = long("a");
+        assert_ne!(tenant(&config, &[("x-tenant", &forged)]), forged);
+        let longest = "y".repeat(MAX_VALUE);
+        assert_eq!(tenant(&config, &[("x-tenant", &longest)]), longest);
+    }
+
+    #[test]
+    fn bytes_of_any_kind_are_values_and_make_accounts_of_their_own() {
+        let config = config(r#"{"from": [{"header": "x-tenant"}], "default": "-"}"#);
+        let values: [&[u8]; 6] = [b"a:b", b"a{b}", b"a\nb", b"a\0", b"\xff\xfe", b"a"];
+        let limit = &config.limits[0];
+        let accounts: std::collections::BTreeSet<_> = values
+            .iter()
+            .map(|value| {
+                let subject = identify(&[("x-tenant".to_owned(), value.to_vec())], &config).unwrap();
+                assert_eq!(subject.value(0), *value);
+                key(&config, limit, &subject, "gpt-4o*").account()
+            })
+            .collect();
+        assert_eq!(accounts.len(), values.len());
+    }
+
+    #[test]
+    fn of_two_entries_the_first_counts_and_joined_ones_are_one_value() {
+        let config = config(r#"{"from": [{"header": "x-tenant"}], "default": "-"}"#);
+        assert_eq!(tenant(&config, &[("x-tenant", "a"), ("x-tenant", "b")]), "a");
+        assert_eq!(tenant(&config, &[("x-tenant", "a, b")]), "a, b");
+    }
+
+    #[test]
+    fn a_tier_that_no_amount_names_counts_as_the_default() {
+        let policy = br#"{"version": 1,
+            "subject": {"tier": {"from": [{"header": "x-tier"}], "default": "free"}},
+            "limits": [{"name": "t", "per": ["tier"], "unit": "requests", "window": {"fixed": "60s"},
+                        "amount": {"free": 1, "pro": 2}}]}"#;
+        let config = FilterConfig::from_slice(policy).unwrap();
+        let tier = |value| identify(&headers(&[("x-tier", value)]), &config).unwrap().tier(&config);
+        let units = |tier| config.limits[0].amount.of(tier).units();
+        assert_eq!((units(tier("pro")), tier("pro").standing), (2, TierStanding::Known));
+        assert_eq!((units(tier("free")), tier("free").standing), (1, TierStanding::Known));
+        assert_eq!((units(tier("gold")), tier("gold").standing), (1, TierStanding::Unknown));
+        assert_eq!(config.tier_name(tier("gold")), Some("free"));
+    }
+}
