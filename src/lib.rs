@@ -3,3 +3,6 @@
 //! Modules in the order bytes travel.
 
 pub mod config;
+
+pub mod chat;
+pub mod estimate;
