@@ -111,6 +111,8 @@ pub enum Detail {
 pub enum OutputCap {
     #[default]
     Absent,
+    /// Given, but as zero or less.
+    NotACap,
     /// The largest of them.
     AtMost(u64),
     /// One name gives a cap and another says that there is none; the upstream may obey either.
