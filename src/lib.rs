@@ -4,3 +4,6 @@
 
 pub mod config;
 pub mod identity;
+
+pub mod chat;
+pub mod estimate;
