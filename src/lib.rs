@@ -7,3 +7,4 @@ pub mod identity;
 
 pub mod chat;
 pub mod estimate;
+pub mod usage;
