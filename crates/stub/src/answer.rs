@@ -85,6 +85,7 @@ impl Answer {
             Fault::None
             | Fault::ResetBefore
             | Fault::Hang
+            | Fault::HangEnd
             | Fault::NoUsage
             | Fault::UsageThenEvent
             | Fault::UsageEveryChunk

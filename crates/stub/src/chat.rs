@@ -19,8 +19,18 @@ const WIDE_WORDS: [&str; 4] = ["Gr\u{fc}n", " \u{6c34}", " \u{1f30a}", " caf\u{e
 
 const CREATED: u64 = 1_767_225_600;
 
+/// As OpenAI sends them with every answer; a gateway with budgets of its own puts others in their place.
+const LIMITS: [(&str, &str); 6] = [
+    ("x-ratelimit-limit-requests", "5000"),
+    ("x-ratelimit-remaining-requests", "4999"),
+    ("x-ratelimit-reset-requests", "12ms"),
+    ("x-ratelimit-limit-tokens", "160000"),
+    ("x-ratelimit-remaining-tokens", "159976"),
+    ("x-ratelimit-reset-tokens", "9ms"),
+];
+
 pub fn answer(ask: &Ask, script: &Script, status: StatusCode) -> Answer {
-    match (ask.form, script.fault) {
+    let mut answer = match (ask.form, script.fault) {
         (Form::Json, Fault::Error200) => Answer::json(status, &fault_of_200()),
         (Form::Json, _) => Answer::json(status, &plain(ask, script)),
         (Form::Stream(usage), _) => {
@@ -29,7 +39,11 @@ pub fn answer(ask: &Ask, script: &Script, status: StatusCode) -> Answer {
             answer.header("cache-control", "no-cache");
             answer
         }
+    };
+    for (name, value) in LIMITS {
+        answer.header(name, value);
     }
+    answer
 }
 
 fn fault_of_200() -> Value {
@@ -103,6 +117,10 @@ fn stream(ask: &Ask, script: &Script, stream_usage: StreamUsage) -> Vec<Step> {
         events.tool_call()
     } else {
         events.text()
+    }
+    if script.fault == Fault::HangEnd {
+        events.steps.push(Step::Hang);
+        return events.steps;
     }
     for index in 0..ask.choices {
         events.delta(index, &json!({}), Some(finish(ask)));

@@ -5,7 +5,7 @@
 //! it can be read back from `/stub/log`.
 //!
 //! In the order a request travels: [`server`] takes it, [`log`] keeps it, [`ask`] and [`script`]
-//! read it, [`answer`] (from [`chat`] or [`replay`]) says what goes back, [`body`] plays that.
+//! read it, [`gate`] may hold it, [`answer`] (from [`chat`] or [`replay`]) says what goes back, [`body`] plays that.
 
 #![allow(
     clippy::indexing_slicing,
@@ -18,6 +18,7 @@ pub mod answer;
 pub mod ask;
 pub mod body;
 pub mod chat;
+pub mod gate;
 pub mod load;
 pub mod log;
 pub mod replay;

@@ -19,6 +19,8 @@ pub struct Script {
     pub completion_tokens: Option<u64>,
     /// Before the answer's headers.
     pub delay: Duration,
+    /// Wait before the answer's headers until a test opens the gate of this name.
+    pub gate: Option<String>,
     /// Pieces of text in the answer.
     pub chunks: u64,
     /// Between two pieces of a stream.
@@ -38,6 +40,7 @@ impl Default for Script {
             prompt_tokens: None,
             completion_tokens: None,
             delay: Duration::ZERO,
+            gate: None,
             chunks: 5,
             chunk_delay: Duration::ZERO,
             status: 200,
@@ -60,6 +63,8 @@ pub enum Fault {
     ResetMid,
     /// Nothing ever comes.
     Hang,
+    /// A stream that says all its text and then never ends.
+    HangEnd,
     NoUsage,
     /// One more event between the usage and `[DONE]`.
     UsageThenEvent,
@@ -118,6 +123,7 @@ impl Script {
             "prompt-tokens" => self.prompt_tokens = Some(number()?),
             "completion-tokens" => self.completion_tokens = Some(number()?),
             "delay-ms" => self.delay = Duration::from_millis(number()?),
+            "gate" => self.gate = Some(value.to_owned()),
             "chunks" => self.chunks = Some(number()?).filter(|n| *n <= MAX_CHUNKS).ok_or_else(bad)?,
             "chunk-delay-ms" => self.chunk_delay = Duration::from_millis(number()?),
             "status" => {
@@ -154,6 +160,7 @@ impl std::str::FromStr for Fault {
             "reset-after-headers" => Self::ResetAfterHeaders,
             "reset-mid" => Self::ResetMid,
             "hang" => Self::Hang,
+            "hang-end" => Self::HangEnd,
             "no-usage" => Self::NoUsage,
             "usage-then-event" => Self::UsageThenEvent,
             "usage-every-chunk" => Self::UsageEveryChunk,

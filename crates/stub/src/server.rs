@@ -13,7 +13,7 @@ use std::{
 use axum::{
     Json, Router,
     body::{Body, Bytes},
-    extract::{Request, State},
+    extract::{Path, Request, State},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -33,6 +33,7 @@ use crate::{
     ask::Ask,
     body::{self, Cut},
     chat,
+    gate::Gates,
     log::{Log, Received},
     replay,
     script::{Fault, Script},
@@ -59,6 +60,7 @@ struct NoAnswer;
 struct Stub {
     settings: Arc<Settings>,
     log: Log,
+    gates: Gates,
 }
 
 /// Serves until the process ends.
@@ -104,10 +106,11 @@ impl Service<hyper::Request<hyper::body::Incoming>> for Door {
 }
 
 fn router(settings: Settings) -> Router {
-    let stub = Stub { settings: Arc::new(settings), log: Log::default() };
+    let stub = Stub { settings: Arc::new(settings), log: Log::default(), gates: Gates::default() };
     Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/stub/log", get(list).delete(clear))
+        .route("/stub/gate/{name}", get(waiting).post(open))
         .fallback(answer)
         .with_state(stub)
 }
@@ -118,6 +121,15 @@ async fn list(State(stub): State<Stub>) -> Json<Vec<Received>> {
 
 async fn clear(State(stub): State<Stub>) -> StatusCode {
     stub.log.clear();
+    StatusCode::NO_CONTENT
+}
+
+async fn waiting(State(stub): State<Stub>, Path(name): Path<String>) -> String {
+    stub.gates.waiting(&name).to_string()
+}
+
+async fn open(State(stub): State<Stub>, Path(name): Path<String>) -> StatusCode {
+    stub.gates.open(&name);
     StatusCode::NO_CONTENT
 }
 
@@ -138,7 +150,7 @@ async fn answer(State(stub): State<Stub>, request: Request) -> Response {
         return echo(&head, &body).into_response();
     }
     match stub.settings.script.told_by(&head.headers) {
-        Ok(script) => act(&stub.settings, &script, &head, &body).await,
+        Ok(script) => act(&stub, &script, &head, &body).await,
         Err(why) => respond(Answer::error(StatusCode::BAD_REQUEST, &why.to_string())),
     }
 }
@@ -156,7 +168,10 @@ async fn read(mut body: Body) -> Result<(Bytes, HeaderMap), Bytes> {
     Ok((bytes.into(), trailers))
 }
 
-async fn act(settings: &Settings, script: &Script, head: &Parts, body: &[u8]) -> Response {
+async fn act(stub: &Stub, script: &Script, head: &Parts, body: &[u8]) -> Response {
+    if let Some(gate) = &script.gate {
+        stub.gates.pass(gate).await;
+    }
     tokio::time::sleep(script.delay).await;
     if script.fault == Fault::ResetBefore {
         return no_answer();
@@ -168,7 +183,7 @@ async fn act(settings: &Settings, script: &Script, head: &Parts, body: &[u8]) ->
         return respond(Answer::error(StatusCode::BAD_REQUEST, "x-stub-status: no such status"));
     };
     let answer = if let Some(file) = &script.replay {
-        replay::answer(settings.fixtures.as_deref(), file, status)
+        replay::answer(stub.settings.fixtures.as_deref(), file, status)
     } else if status.is_client_error() || status.is_server_error() {
         Answer::error(status, "The stub was told to fail.")
     } else if !head.uri.path().ends_with(CHAT) {
