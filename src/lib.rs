@@ -6,5 +6,18 @@ pub mod config;
 pub mod identity;
 
 pub mod chat;
-pub mod estimate;
 pub mod usage;
+
+pub mod metrics;
+
+pub mod estimate;
+pub mod plan;
+
+pub mod reply;
+
+pub mod local;
+
+pub mod exchange;
+
+#[cfg(target_arch = "wasm32")]
+mod host;

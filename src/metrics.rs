@@ -94,7 +94,7 @@ impl Metric {
     /// The series' name as the host takes it: `tollgate_decisions_total;outcome=granted`.
     pub fn name(self, config: &FilterConfig) -> String {
         let limit = |index: usize| config.limits.get(index).map_or("?", |limit| limit.name.as_str());
-        let model = |index: usize| config.models.get(index).map_or("?", |rule| rule.pattern.as_str());
+        let model = |index: usize| config.model_rule(index).pattern.as_str();
         match self {
             Self::Decisions { outcome, limit: None } => {
                 series("tollgate_decisions_total", &[("outcome", outcome.label())])

@@ -3,12 +3,11 @@
 //! Made once, when the request is read, and carried to the end: the accounts of a request and what they
 //! were asked for do not change while it runs, whatever becomes of the policy meanwhile.
 
-use tollgate_budget::{AccountId, Amount, BudgetKey, Charge, Entry, HoldId, Limit, Mode, Tokens, Unit};
+use tollgate_budget::{AccountId, Amount, BudgetKey, Charge, Entry, HoldId, Limit, Mode, Span, Tokens, Unit};
 
-use crate::config::{FilterConfig, HoldRules, LimitRule, Target, Tier};
+use crate::config::{Api, FilterConfig, HoldRules, LimitRule, RequestPath, Target, Tier};
 use crate::identity::{self, Subject};
-use crate::local::{LocalCharge, LocalEntry, LocalReservation, LocalSettlement, Overflow, Place};
-use crate::metrics::Metric;
+use crate::local::{LocalCharge, LocalReservation, LocalSettlement, Overflow, Place};
 
 /// A policy's limits, with what can be worked out ahead of any request.
 #[derive(Debug)]
@@ -40,6 +39,19 @@ impl Limits {
         rules
             .filter(|(_, (rule, _))| counts(rule) && config.applies(rule, &payer.target))
             .map(|(index, (rule, overflow))| account(config, payer, index, rule, *overflow))
+            .collect()
+    }
+}
+
+// The accounts a subject may ask for: those of every limit that its tier is under, whatever the request.
+impl Limits {
+    pub fn own(&self, config: &FilterConfig, subject: &Subject, tier: Tier) -> Vec<Account> {
+        let path = RequestPath::new("");
+        let payer = Payer { subject, tier, target: config.target(&path, Api::OpenAiChat, "", tier) };
+        let rules = config.limits.iter().zip(&self.overflows).enumerate();
+        rules
+            .filter(|(_, (rule, _))| !rule.depends_on_model() && config.is_under(rule, tier))
+            .map(|(index, (rule, overflow))| account(config, &payer, index, rule, *overflow))
             .collect()
     }
 }
@@ -94,6 +106,18 @@ pub struct Account {
     pub largest: Amount,
     pub place: Place,
     overflow: Overflow,
+}
+
+impl Account {
+    pub fn look(&self) -> Look {
+        Look { place: self.place, limit: self.limit }
+    }
+
+    /// The store had no room for the payer's own account.
+    pub fn use_overflow(&mut self) {
+        self.limit = self.overflow.limit;
+        self.place = Place { account: self.overflow.account, tag: self.place.tag };
+    }
 }
 
 /// Where counting a prompt may stop: beyond it some limit can never grant the request, whatever is left
@@ -162,4 +186,49 @@ impl Plan {
             on_lease_end: hold.on_lease_end,
         }
     }
+
+    /// What closes the hold, at what it really cost.
+    pub fn settlement(&self, toll: Toll) -> LocalSettlement {
+        let entry = |account: &Account| {
+            let spent = toll.of(account.unit);
+            (account.place, Entry { account: account.place.account, limit: account.limit, spent })
+        };
+        LocalSettlement { id: self.id, entries: self.accounts.iter().map(entry).collect() }
+    }
+
+    /// What more output takes, beyond the hold.
+    pub fn growth(&self, output: Tokens) -> Growth {
+        let toll = Toll { input: Tokens::ZERO, output };
+        let counts = |account: &&Account| match account.unit {
+            Unit::Tokens | Unit::RawTokens | Unit::OutputTokens => true,
+            Unit::InputTokens | Unit::Requests => false,
+        };
+        let more = |account: &Account| (account.place, toll.of(account.unit));
+        Growth { id: self.id, by: self.accounts.iter().filter(counts).map(more).collect() }
+    }
+
+    /// What keeps the hold from ending with its lease.
+    pub fn renewal(&self, lease: Span) -> Renewal {
+        Renewal { id: self.id, places: self.accounts.iter().map(|account| account.place).collect(), lease }
+    }
+}
+
+/// An account to be asked about.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Look {
+    pub place: Place,
+    pub limit: Limit,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Growth {
+    pub id: HoldId,
+    pub by: Vec<(Place, Amount)>,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Renewal {
+    pub id: HoldId,
+    pub places: Vec<Place>,
+    pub lease: Span,
 }

@@ -10,7 +10,7 @@ use crate::config::HeaderFamily;
 use crate::metrics::{Metric, TokenKind};
 use crate::plan::Toll;
 use crate::reply::limits;
-use crate::usage::{Answered, Cost, Held, HideUsage, Outcome, Passed, Report, UsageMeter, charge};
+use crate::usage::{Answered, Cost, Ending, Held, HideUsage, Passed, Report, UsageMeter, charge};
 
 /// A stream that outgrows its hold is charged for this many tokens more at a time: seldom enough to cost
 /// nothing, often enough that the next request meets a fuller account.
@@ -36,12 +36,20 @@ impl Open {
     }
 
     fn follow(&self, headers: HeaderList<'_>, step: &mut Step<'_>) -> Answer {
-        let config = &step.gate.config;
+        let Some(model) = self.model else { return Answer::Uncounted };
         if self.hide == HideUsage::Hide && text(headers, "content-length").is_some() {
             // What is hidden makes the answer shorter than announced.
             step.effects.push(Effect::RemoveResponseHeader("content-length"));
         }
-        Answer::Followed(Box::new(UsageMeter::new(config.model_rule(self.model).tokenizer, self.hide)))
+        let tokenizer = step.gate.config.model_rule(model).tokenizer;
+        Answer::Followed { meter: Box::new(UsageMeter::new(tokenizer, self.hide)), model }
+    }
+
+    pub(super) fn follows(&self) -> bool {
+        match self.answer {
+            Answer::Followed { .. } => true,
+            Answer::Awaited | Answer::Failed | Answer::Uncounted => false,
+        }
     }
 
     /// Our headers replace the upstream's of the same names, and those that we have no value for.
@@ -61,7 +69,7 @@ impl Open {
     }
 
     pub(super) fn response_body(&mut self, chunk: &[u8], body: Body, step: &mut Step<'_>) {
-        let Answer::Followed(meter) = &mut self.answer else { return };
+        let Answer::Followed { meter, .. } = &mut self.answer else { return };
         let passed = meter.chunk(chunk);
         let held_back = match body {
             Body::Goes => Vec::new(),
@@ -70,10 +78,12 @@ impl Open {
         match (passed, held_back.is_empty()) {
             (Passed::AsIs, true) => {}
             (Passed::AsIs, false) => {
-                step.effects.push(Effect::ReplaceResponseBody([chunk, &held_back].concat()));
+                let with = [chunk, &held_back].concat();
+                step.effects.push(Effect::ReplaceResponseBody { replaced: chunk.len(), with });
             }
             (Passed::Instead(bytes), _) => {
-                step.effects.push(Effect::ReplaceResponseBody([bytes, held_back].concat()));
+                let with = [bytes, held_back].concat();
+                step.effects.push(Effect::ReplaceResponseBody { replaced: chunk.len(), with });
             }
         }
         let seen = meter.seen();
@@ -105,44 +115,62 @@ impl Open {
 
     pub(super) fn settle(mut self, step: &mut Step<'_>) -> State {
         let held = Held { prompt: self.estimate.prompt, output: self.estimate.output };
-        let cost = match &mut self.answer {
+        let toll = match &mut self.answer {
             // The prompt went out, and nobody stayed to see what came back.
-            Answer::Awaited => Cost { input: held.prompt, output: Tokens::ZERO, outcome: Outcome::Estimate },
-            Answer::Failed => Cost { input: Tokens::ZERO, output: Tokens::ZERO, outcome: Outcome::NoCharge },
-            Answer::Followed(meter) => {
+            Answer::Awaited => {
+                step.record.status = Status::ClientDisconnect;
+                Toll { input: held.prompt, output: Tokens::ZERO }
+            }
+            Answer::Failed => {
+                step.record.status = Status::UpstreamError;
+                Toll::NO_TOKENS
+            }
+            Answer::Uncounted => {
+                step.record.status = Status::Ok;
+                Toll::NO_TOKENS
+            }
+            Answer::Followed { meter, model } => {
                 // On a broken stream the bytes still held back have no one to go to.
                 let _nobody = meter.finish();
                 let report = meter.report();
-                self.measure(&report, step);
-                charge(&report, held)
+                let cost = charge(&report, held);
+                step.record.status = status(&report);
+                measure(*model, &report, &cost, held, step);
+                Toll { input: cost.input, output: cost.output }
             }
         };
-        step.record.status = match &self.answer {
-            Answer::Awaited => Status::ClientDisconnect,
-            Answer::Failed => Status::UpstreamError,
-            Answer::Followed(meter) => meter.report().into(),
-        };
-        step.record.actual = Some(cost);
-        step.count(Metric::Tokens { kind: TokenKind::Input, model: self.model }, cost.input.count());
-        step.count(Metric::Tokens { kind: TokenKind::Output, model: self.model }, cost.output.count());
-        let toll = Toll { input: cost.input, output: cost.output };
+        step.record.actual = Some(toll);
         step.effects.push(Effect::Settle(self.plan.settlement(toll)));
+        step.close_record();
         State::Ended
     }
+}
 
-    fn measure(&self, report: &Report, step: &mut Step<'_>) {
-        let model = self.model;
-        let Some(usage) = report.usage else {
-            if report.answered == Answered::Output {
-                step.count(Metric::UsageMissing { model }, 1);
-            }
-            return;
-        };
-        step.count(Metric::Tokens { kind: TokenKind::Cached, model }, usage.cached_input.count());
-        step.count(Metric::Tokens { kind: TokenKind::Reasoning, model }, usage.reasoning.count());
-        if let Some(input) = usage.input {
-            step.count(Metric::EstimatedInput { model }, self.estimate.prompt.count());
-            step.count(Metric::ReportedInput { model }, input.count());
+fn status(report: &Report) -> Status {
+    match (report.answered, report.ending) {
+        (Answered::ErrorOnly | Answered::OutputThenError, _) => Status::UpstreamError,
+        (Answered::Nothing | Answered::Output | Answered::Unreadable, Ending::Whole) => Status::Ok,
+        (Answered::Nothing | Answered::Output | Answered::Unreadable, Ending::Cut) => {
+            Status::ClientDisconnect
         }
+    }
+}
+
+fn measure(model: usize, report: &Report, cost: &Cost, held: Held, step: &mut Step<'_>) {
+    step.count(Metric::Tokens { kind: TokenKind::Input, model }, cost.input.count());
+    step.count(Metric::Tokens { kind: TokenKind::Output, model }, cost.output.count());
+    match (report.usage, report.answered) {
+        (Some(usage), _) => {
+            step.count(Metric::Tokens { kind: TokenKind::Cached, model }, usage.cached_input.count());
+            step.count(Metric::Tokens { kind: TokenKind::Reasoning, model }, usage.reasoning.count());
+            if let Some(input) = usage.input {
+                step.count(Metric::EstimatedInput { model }, held.prompt.count());
+                step.count(Metric::ReportedInput { model }, input.count());
+            }
+        }
+        (None, Answered::Output | Answered::OutputThenError | Answered::Unreadable) => {
+            step.count(Metric::UsageMissing { model }, 1);
+        }
+        (None, Answered::Nothing | Answered::ErrorOnly) => {}
     }
 }

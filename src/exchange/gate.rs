@@ -4,13 +4,13 @@ use std::cell::{Cell, RefCell};
 
 use crate::config::{FilterConfig, HeaderHold};
 use crate::estimate::memo::TextMemo;
-use crate::plan::Overflows;
+use crate::plan::Limits;
 
 /// One per worker and policy.
 #[derive(Debug)]
 pub struct Gate {
     pub config: FilterConfig,
-    pub overflows: Overflows,
+    pub(super) limits: Limits,
     pub(super) memo: RefCell<TextMemo>,
     /// What this worker has learned of its host, where the policy leaves it to us.
     holding: Cell<Holding>,
@@ -40,7 +40,7 @@ impl Gate {
     /// `memo_key` from the host's randomness.
     pub fn new(config: FilterConfig, memo_key: [u8; 16]) -> Self {
         Self {
-            overflows: Overflows::of(&config),
+            limits: Limits::of(&config),
             memo: RefCell::new(TextMemo::new(memo_key)),
             holding: Cell::new(Holding::Unknown),
             config,

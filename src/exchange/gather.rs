@@ -1,6 +1,6 @@
 //! From the request's headers to its whole body.
 
-use tollgate_budget::{Span, Unit};
+use tollgate_budget::Span;
 
 use super::gate::{Headers, Holding};
 use super::record;
@@ -10,7 +10,7 @@ use crate::chat::body::{self, Unread};
 use crate::config::{Api, RequestPath, TierStanding, Upgrades};
 use crate::identity;
 use crate::metrics::{BodyReason, Metric};
-use crate::plan;
+use crate::plan::{Account, Toll};
 use crate::reply::Problem;
 
 /// How long a host may hold headers without showing a byte of the body before we suspect that it cannot.
@@ -25,7 +25,9 @@ pub(super) type HeaderList<'a> = &'a [(String, Vec<u8>)];
 
 pub(super) fn request_headers(headers: HeaderList<'_>, body: Body, step: &mut Step<'_>) -> State {
     let method = text(headers, ":method").unwrap_or_default();
-    let path = RequestPath::new(text(headers, ":path").unwrap_or_default());
+    // A path that is not text is still a path to some upstream.
+    let path = headers.iter().find(|(name, _)| name == ":path").map(|(_, path)| path.as_slice());
+    let path = RequestPath::new(&String::from_utf8_lossy(path.unwrap_or_default()));
     if method == "GET" && step.gate.config.is_budget_path(&path) {
         return look(headers, step);
     }
@@ -71,7 +73,7 @@ fn metered(
     match api {
         Api::RequestOnly | Api::Free => {
             strip(headers, step);
-            admit::by_request(request, step)
+            admit::by_request(&request, step)
         }
         Api::OpenAiChat => gather(request, headers, body, step),
     }
@@ -124,8 +126,8 @@ fn look(headers: HeaderList<'_>, step: &mut Step<'_>) -> State {
         Err(missing) => step.reply(&Problem::Unidentified { attribute: &missing.attribute }),
         Ok(subject) => {
             let tier = subject.tier(&step.gate.config);
-            let accounts = plan::own_accounts(step.gate, &subject, tier);
-            step.effects.push(Effect::Look(accounts.iter().map(plan::Account::place).collect()));
+            let accounts = step.gate.limits.own(&step.gate.config, &subject, tier);
+            step.effects.push(Effect::Look(accounts.iter().map(Account::look).collect()));
             State::Looking(accounts)
         }
     }
@@ -159,13 +161,18 @@ impl Gathering {
         if self.waiting == 0 {
             return step.refuse_body(BodyReason::Missing, "The request has no body.".to_owned());
         }
-        let requests = plan::counting_requests(step.gate, &self.request);
-        if self.waiting > LOOK_FIRST && !requests.accounts.is_empty() {
-            step.effects.push(Effect::Check(requests.reservation(step.gate)));
-        } else {
-            step.effects.push(Effect::ReadBody { size: self.waiting });
-        }
+        step.effects.push(self.look_first(step).unwrap_or(Effect::ReadBody { size: self.waiting }));
         State::Gathering(self)
+    }
+
+    /// A caller who is out of requests need not have its prompt counted.
+    fn look_first(&self, step: &Step<'_>) -> Option<Effect> {
+        if self.waiting <= LOOK_FIRST {
+            return None;
+        }
+        let plan = self.request.plan("", admit::counts_requests_of_any_model, step);
+        let check = || Effect::Check(plan.reservation(Toll::NO_TOKENS, &step.gate.config.hold));
+        (!plan.accounts.is_empty()).then(check)
     }
 
     pub(super) fn tick(mut self, step: &mut Step<'_>) -> State {

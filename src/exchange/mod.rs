@@ -25,7 +25,7 @@ pub use gate::Gate;
 
 use crate::local::{Granted, LocalReservation, LocalSettlement, StoreError};
 use crate::metrics::{Metric, SettledAs};
-use crate::plan::{Growth, Place, Renewal};
+use crate::plan::{Growth, Look, Renewal};
 use crate::reply::Reply;
 
 use record::Record;
@@ -97,7 +97,7 @@ pub enum Effect {
     Check(LocalReservation),
     Reserve(LocalReservation),
     /// Ask how accounts stand.
-    Look(Vec<Place>),
+    Look(Vec<Look>),
     Settle(LocalSettlement),
     Grow(Growth),
     Renew(Renewal),

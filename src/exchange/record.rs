@@ -5,7 +5,7 @@ use tollgate_budget::{HoldId, Tokens};
 
 use crate::estimate::Estimate;
 use crate::metrics::Outcome;
-use crate::usage::Cost;
+use crate::plan::Toll;
 
 /// The packed field. Holds counts and names, never content; what a caller chose is cut to a bound.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(super) struct Record {
     pub(super) tenant: Option<String>,
     pub(super) model: Option<String>,
     pub(super) estimate: Option<Estimate>,
-    pub(super) actual: Option<Cost>,
+    pub(super) actual: Option<Toll>,
     pub(super) over_hold: OverHold,
     pub(super) status: Status,
 }
@@ -58,8 +58,8 @@ impl Record {
             "model": self.model,
             "estimated_input": self.estimate.map(|estimate| count(estimate.prompt)),
             "held_output": self.estimate.map(|estimate| count(estimate.output)),
-            "input": self.actual.map(|cost| count(cost.input)),
-            "output": self.actual.map(|cost| count(cost.output)),
+            "input": self.actual.map(|toll| count(toll.input)),
+            "output": self.actual.map(|toll| count(toll.output)),
             "over_hold": self.over_hold == OverHold::Yes,
             "hold": id.to_string(),
         });

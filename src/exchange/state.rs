@@ -3,8 +3,7 @@
 use tollgate_budget::{Timestamp, Tokens};
 
 use super::gate::Headers;
-use crate::config::{Api, Tier};
-use crate::config::RequestPath;
+use crate::config::{Api, RequestPath, Tier};
 use crate::estimate::Estimate;
 use crate::identity::Subject;
 use crate::plan::{Account, Plan};
@@ -61,19 +60,25 @@ pub(super) enum HeaderHold {
 pub(super) struct Asking {
     pub(super) plan: Plan,
     pub(super) estimate: Estimate,
-    /// Index into the policy's models.
-    pub(super) model: usize,
-    /// The body that asks for usage, where the client's did not.
-    pub(super) rewritten: Option<Vec<u8>>,
-    /// Length of the body that it replaces.
-    pub(super) body_size: usize,
+    /// Names the rule of the policy's models; none on a route that is charged by the request.
+    pub(super) model: Option<usize>,
+    pub(super) rewrite: Rewrite,
+}
+
+/// What becomes of the body when the request is let through.
+#[derive(Debug)]
+pub(super) enum Rewrite {
+    Nothing,
+    /// The body that asks for usage in the place of the one that does not.
+    AskForUsage { replaced: usize, with: Vec<u8> },
 }
 
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) plan: Plan,
     pub(super) estimate: Estimate,
-    pub(super) model: usize,
+    /// Names the rule of the policy's models; none on a route that is charged by the request.
+    pub(super) model: Option<usize>,
     pub(super) hide: HideUsage,
     /// Headers that tell the caller how its accounts stand.
     pub(super) announce: Vec<(&'static str, String)>,
@@ -88,5 +93,7 @@ pub(super) enum Answer {
     Awaited,
     /// An error of the provider's or of the way to it, before any token.
     Failed,
-    Followed(Box<UsageMeter>),
+    /// On a route that is charged by the request.
+    Uncounted,
+    Followed { meter: Box<UsageMeter>, model: usize },
 }

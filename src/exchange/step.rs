@@ -1,14 +1,14 @@
 //! One input's worth of work: what it may look at, and the effects it gathers.
 
 use serde_json::json;
-use tollgate_budget::{HoldId, Standing, Timestamp};
+use tollgate_budget::{HoldId, Reason, Standing, Timestamp};
 
 use super::record::{Record, Status};
 use super::state::State;
 use super::{Effect, Gate};
 use crate::metrics::{BodyReason, Metric, Outcome};
 use crate::plan::Account;
-use crate::reply::{Problem, Reply};
+use crate::reply::{Problem, Refused, Reply, Requested, limits};
 
 pub(super) struct Step<'a> {
     pub(super) gate: &'a Gate,
@@ -46,6 +46,34 @@ impl<'a> Step<'a> {
         self.record.status = Status::Refused;
         self.effects.push(Effect::Reply(reply));
         State::Replied
+    }
+
+    /// A limit says no.
+    pub(super) fn refuse(
+        &mut self,
+        account: &Account,
+        reason: Reason,
+        standing: Standing,
+        requested: Requested,
+    ) -> State {
+        let outcome = match reason {
+            Reason::NotYet { .. } => Outcome::OverLimit,
+            Reason::Never { .. } => Outcome::NeverFits,
+            Reason::Suspended => Outcome::Suspended,
+        };
+        self.decide(outcome, Some(account.rule));
+        let config = &self.gate.config;
+        // The index came from this very list.
+        let Some(limit) = config.limits.get(account.rule) else {
+            return self.reply(&Problem::StoreUnavailable);
+        };
+        let mut reply = Problem::Refused(Refused { limit, reason, standing, requested }).reply();
+        reply.headers.extend(limits::headers(&config.response.headers, &[(account.unit, standing)]));
+        self.reply_with(reply)
+    }
+
+    pub(super) fn limit_name(&self, rule: usize) -> String {
+        self.gate.config.limits.get(rule).map(|rule| rule.name.clone()).unwrap_or_default()
     }
 
     pub(super) fn refuse_body(&mut self, reason: BodyReason, hint: String) -> State {

@@ -16,6 +16,9 @@ pub const OPENAI_NAMES: [&str; 6] = [
     "x-ratelimit-reset-requests",
 ];
 
+/// Names the limit whose overflow account paid, since its shard had no room for the caller's own.
+pub const OVERFLOW_NAME: &str = "x-tollgate-overflow";
+
 /// The headers of the chosen families, from how each account stands after the hold.
 pub fn headers(families: &[HeaderFamily], accounts: &[(Unit, Standing)]) -> Vec<(&'static str, String)> {
     let tokens = tightest(accounts, |unit| match unit {

@@ -13,7 +13,7 @@ use crate::config::LimitRule;
 use crate::metrics::BodyReason;
 
 /// Why we answer instead of the upstream.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Problem<'a> {
     /// A required attribute of the subject has no value.
     Unidentified { attribute: &'a str },
@@ -25,7 +25,7 @@ pub enum Problem<'a> {
 }
 
 /// A limit that says no.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Refused<'a> {
     pub limit: &'a LimitRule,
     pub reason: Reason,
@@ -91,7 +91,7 @@ impl Problem<'_> {
 
     fn retry_headers(&self) -> Vec<(&'static str, String)> {
         match self {
-            Self::Unidentified { .. } | Self::Body { .. } => vec![no_retry()],
+            Self::Unidentified { .. } | Self::Body { .. } => Vec::new(),
             Self::Refused(refused) => match refused.reason {
                 Reason::NotYet { retry_after } => vec![
                     ("retry-after", retry_after.as_secs_ceil().max(1).to_string()),
