@@ -46,7 +46,7 @@ impl<'a> Shape<'a> for Message {
                 "audio" => take(&mut fields, draft, Media { kind: MediaKind::Audio, left: DEPTH })?,
                 "id" | "tool_call_id" | "cache_control" | "annotations" => skip(&mut fields)?,
                 // `refusal`, `reasoning_content` and whatever else a server may put into the prompt.
-                _ => take(&mut fields, draft, Part { left: DEPTH, strings: Strings::MaybeData })?,
+                _ => take(&mut fields, draft, Part { left: DEPTH, strings: Strings::Text })?,
             }
         }
         Ok(())
@@ -256,17 +256,21 @@ impl<'a> Shape<'a> for Source {
 
     fn map<A: MapAccess<'a>>(self, draft: &mut Draft<'a>, mut fields: A) -> Result<(), A::Error> {
         let left = deeper(draft, self.left)?;
-        let (mut medium, mut data, mut url) = (None, None, None);
+        let (mut class, mut medium, mut data, mut url) = (None, None, None, None);
         while let Some(key) = next_key(&mut fields)? {
             match &*key {
+                "type" => class = text_of(raw(&mut fields)?),
                 "media_type" | "mime_type" | "mimetype" => medium = text_of(raw(&mut fields)?),
                 "data" => data = text_of(raw(&mut fields)?),
-                "url" => url = text_of(raw(&mut fields)?),
-                "type" | "file_id" => skip(&mut fields)?,
+                "url" | "file_id" => url = text_of(raw(&mut fields)?),
                 _ => take(&mut fields, draft, Part { left, strings: Strings::MaybeData })?,
             }
         }
-        let kind = medium.as_deref().map_or(Some(MediaKind::Image), mime_kind);
+        let kind = match (class.as_deref(), medium.as_deref()) {
+            (Some("text"), _) => None,
+            (_, Some(mime)) => mime_kind(mime),
+            (_, None) => Some(MediaKind::Image),
+        };
         let outcome = match (kind, data, url) {
             (None, Some(text), _) => draft.text(text),
             (None, None, Some(_)) => draft.push(Piece::File),
@@ -378,10 +382,13 @@ fn apply(detail: Detail, pieces: &mut [Piece<'_>]) {
     }
 }
 
-/// What a `data:` URL holds; `None` where the text is none.
+/// What a `data:` URL holds; `None` where the text is none. It is taken for one in base64 only, and only if
+/// all of it is: a prompt must not become a picture by its first words.
 fn data_kind(text: &str) -> Option<MediaKind> {
-    let (mime, _) = text.strip_prefix("data:")?.split_once([';', ','])?;
-    mime_kind(mime)
+    let (mime, data) = text.strip_prefix("data:")?.split_once(";base64,")?;
+    data.bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte))
+        .then(|| mime_kind(mime))?
 }
 
 /// `None` for what a model reads as text.

@@ -58,9 +58,9 @@ fn power(exponent: &str) -> Option<i64> {
     if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;
     }
-    let magnitude = digits.bytes().fold(0_i64, |sum, digit| {
-        sum.saturating_mul(10).saturating_add(i64::from(digit.wrapping_sub(b'0')))
-    });
+    let magnitude = digits
+        .bytes()
+        .fold(0_i64, |sum, digit| sum.saturating_mul(10).saturating_add(i64::from(digit.wrapping_sub(b'0'))));
     Some(magnitude.saturating_mul(sign))
 }
 

@@ -24,8 +24,8 @@ const OUTPUT_CAPS: [&str; 7] = [
     "num_predict",
 ];
 
-/// Every name of the number of answers generated (and paid for).
-const CHOICES: [&str; 3] = ["n", "best_of", "candidate_count"];
+/// The names of the number of answers that are generated, and paid for.
+const CHOICES: [&str; 2] = ["n", "best_of"];
 
 pub(super) fn parse(body: &[u8]) -> Result<Chat<'_>, BodyError> {
     let text = text(body)?;
@@ -49,7 +49,7 @@ fn text(body: &[u8]) -> Result<&str, BodyError> {
     })
 }
 
-/// `serde_json` tells lines and columns; a byte offset is the same without the newlines.
+/// `serde_json` tells the line and the column of the byte, counted from one.
 fn fault(body: &[u8], text: &str, error: &serde_json::Error) -> BodyError {
     // All types below the root are checked by shapes, which leave their own reason.
     if error.is_data() {
@@ -57,7 +57,8 @@ fn fault(body: &[u8], text: &str, error: &serde_json::Error) -> BodyError {
     }
     let skipped = body.len().saturating_sub(text.len());
     let line: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
-    BodyError::NotJson { offset: skipped.saturating_add(line).saturating_add(error.column()) }
+    let column = error.column().saturating_sub(1);
+    BodyError::NotJson { offset: skipped.saturating_add(line).saturating_add(column) }
 }
 
 /// The fields of one request as they come.
