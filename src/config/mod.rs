@@ -107,9 +107,14 @@ pub struct ModelRule {
 pub enum Tokenizer {
     Exact(Vocabulary),
     /// The nearest public vocabulary times a factor, in thousandths, rounded up.
-    Like { vocabulary: Vocabulary, factor_milli: u64 },
+    Like {
+        vocabulary: Vocabulary,
+        factor_milli: u64,
+    },
     /// Characters per token, in thousandths.
-    Characters { per_token_milli: u64 },
+    Characters {
+        per_token_milli: u64,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
