@@ -49,9 +49,19 @@ mod tests {
 
     #[test]
     fn anything_else_is_not_reported() {
-        for token in
-            ["-1", "1.5", "1e10", "1000000001", "18446744073709551616", "NaN", "inf", "-inf", "null", "true", ""]
-        {
+        for token in [
+            "-1",
+            "1.5",
+            "1e10",
+            "1000000001",
+            "18446744073709551616",
+            "NaN",
+            "inf",
+            "-inf",
+            "null",
+            "true",
+            "",
+        ] {
             assert_eq!(number(token.as_bytes()), None, "{token}");
         }
         for text in ["", " 1", "1.0", "1e3", "-1", "٣"] {

@@ -14,11 +14,9 @@ const DEEPEST: usize = 16;
 /// of interest has 25 bytes, the longest honest number fewer.
 const LONGEST_WORD: usize = 40;
 
-/// Says which values matter, and takes them.
+/// Says which values matter, and takes them. The root is an object or an array; anything else is broken.
 pub(super) trait Reader {
     type Place: Copy + Eq + std::fmt::Debug;
-    /// The document itself.
-    const ROOT: Self::Place;
     /// A value nobody wants.
     const IGNORED: Self::Place;
 
@@ -36,10 +34,11 @@ pub(super) trait Reader {
 #[derive(Debug)]
 pub(super) struct Scanner<P> {
     state: State,
-    /// The place of the value that is expected or being read; `None` for the root.
-    place: Option<P>,
+    root: P,
+    /// The place of the value that is expected or being read.
+    place: P,
     /// The containers around it, outermost first.
-    frames: [Option<Frame<P>>; DEEPEST],
+    frames: [Frame<P>; DEEPEST],
     depth: usize,
     string: Role,
     word: Word,
@@ -49,7 +48,7 @@ pub(super) struct Scanner<P> {
 
 #[derive(Clone, Copy, Debug)]
 struct Frame<P> {
-    place: Option<P>,
+    place: P,
     kind: Kind,
 }
 
@@ -76,7 +75,10 @@ enum State {
     Next,
     String,
     Escape,
-    Unicode { digits: u8, unit: u16 },
+    Unicode {
+        digits: u8,
+        unit: u16,
+    },
     Bare,
     /// Inside a container without a place: this many are open.
     Skip(NonZeroU64),
@@ -87,11 +89,12 @@ enum State {
 }
 
 impl<P: Copy> Scanner<P> {
-    pub(super) const fn new() -> Self {
+    pub(super) const fn new(root: P) -> Self {
         Self {
             state: State::Value,
-            place: None,
-            frames: [None; DEEPEST],
+            root,
+            place: root,
+            frames: [Frame { place: root, kind: Kind::Object }; DEEPEST],
             depth: 0,
             string: Role::Value,
             word: Word::new(),
@@ -102,7 +105,7 @@ impl<P: Copy> Scanner<P> {
     /// Ready for the next document.
     pub(super) const fn reset(&mut self) {
         self.state = State::Value;
-        self.place = None;
+        self.place = self.root;
         self.depth = 0;
         self.high = None;
         self.word.clear();
@@ -150,7 +153,7 @@ impl<P: Copy + Eq> Scanner<P> {
     fn structure<R: Reader<Place = P>>(&mut self, byte: u8, reader: &mut R) {
         match (self.state, byte) {
             (_, b' ' | b'\t' | b'\n' | b'\r') => {}
-            (State::Value, b'"') => self.open_string(Role::Value),
+            (State::Value, b'"') if self.depth > 0 => self.open_string(Role::Value),
             (State::Key, b'"') => self.open_string(Role::Key),
             (State::Value, b'{') => self.open(Kind::Object, reader),
             (State::Value, b'[') => self.open(Kind::Array, reader),
@@ -158,7 +161,7 @@ impl<P: Copy + Eq> Scanner<P> {
             (State::Key | State::Next, b'}') => self.close(Kind::Object, reader),
             (State::Colon, b':') => self.state = State::Value,
             (State::Next, b',') => self.comma(reader),
-            (State::Value, byte) if is_bare(byte) => {
+            (State::Value, byte) if is_bare(byte) && self.depth > 0 => {
                 self.word.clear();
                 self.word.push(&[byte]);
                 self.state = State::Bare;
@@ -175,15 +178,14 @@ impl<P: Copy + Eq> Scanner<P> {
 
     fn open<R: Reader<Place = P>>(&mut self, kind: Kind, reader: &mut R) {
         let place = self.place;
-        let at = place.unwrap_or(R::ROOT);
         match self.frames.get_mut(self.depth) {
-            Some(frame) if at != R::IGNORED => {
-                *frame = Some(Frame { place, kind });
+            Some(frame) if place != R::IGNORED => {
+                *frame = Frame { place, kind };
                 self.depth += 1;
-                reader.open(at);
+                reader.open(place);
                 match kind {
                     Kind::Object => self.state = State::Key,
-                    Kind::Array => self.expect(reader.element(at)),
+                    Kind::Array => self.expect(reader.element(place)),
                 }
             }
             Some(_) | None => self.state = State::Skip(NonZeroU64::MIN),
@@ -191,7 +193,7 @@ impl<P: Copy + Eq> Scanner<P> {
     }
 
     fn expect(&mut self, place: P) {
-        self.place = Some(place);
+        self.place = place;
         self.state = State::Value;
     }
 
@@ -199,7 +201,7 @@ impl<P: Copy + Eq> Scanner<P> {
         match self.frame() {
             Some(frame) if frame.kind == kind => {
                 self.depth -= 1;
-                reader.close(frame.place.unwrap_or(R::ROOT));
+                reader.close(frame.place);
                 self.after_value();
             }
             Some(_) | None => self.state = State::Broken,
@@ -210,7 +212,7 @@ impl<P: Copy + Eq> Scanner<P> {
         match self.frame() {
             Some(Frame { kind: Kind::Object, .. }) => self.state = State::Key,
             Some(Frame { kind: Kind::Array, place }) => {
-                self.expect(reader.element(place.unwrap_or(R::ROOT)));
+                self.expect(reader.element(place));
             }
             None => self.state = State::Broken,
         }
@@ -218,7 +220,7 @@ impl<P: Copy + Eq> Scanner<P> {
 
     /// The innermost container.
     fn frame(&self) -> Option<Frame<P>> {
-        self.depth.checked_sub(1).and_then(|top| self.frames.get(top).copied().flatten())
+        self.depth.checked_sub(1).and_then(|top| self.frames.get(top).copied())
     }
 
     const fn after_value(&mut self) {
@@ -249,25 +251,24 @@ impl<P: Copy + Eq> Scanner<P> {
     fn string_end<R: Reader<Place = P>>(&mut self, reader: &mut R) {
         match self.string {
             Role::Value => {
-                let at = self.place.unwrap_or(R::ROOT);
-                if at != R::IGNORED {
-                    reader.string_end(at);
+                if self.place != R::IGNORED {
+                    reader.string_end(self.place);
                 }
                 self.after_value();
             }
             Role::Key => {
-                let object = self.frame().and_then(|frame| frame.place).unwrap_or(R::ROOT);
-                self.place = Some(reader.member(object, self.word.bytes()));
+                let object = self.frame().map_or(self.root, |frame| frame.place);
+                self.place = reader.member(object, self.word.bytes());
                 self.state = State::Colon;
             }
         }
     }
 
     fn deliver<R: Reader<Place = P>>(&mut self, piece: &[u8], reader: &mut R) {
-        match (self.string, self.place.unwrap_or(R::ROOT)) {
-            (Role::Key, _) => self.word.push(piece),
-            (Role::Value, at) if at != R::IGNORED => reader.piece(at, piece),
-            (Role::Value, _) => {}
+        match self.string {
+            Role::Key => self.word.push(piece),
+            Role::Value if self.place != R::IGNORED => reader.piece(self.place, piece),
+            Role::Value => {}
         }
     }
 
@@ -339,9 +340,8 @@ impl<P: Copy + Eq> Scanner<P> {
         let (piece, rest) = bytes.split_at_checked(length).unwrap_or((bytes, &[]));
         self.word.push(piece);
         if !rest.is_empty() {
-            let at = self.place.unwrap_or(R::ROOT);
-            if at != R::IGNORED {
-                reader.scalar(at, self.word.bytes());
+            if self.place != R::IGNORED {
+                reader.scalar(self.place, self.word.bytes());
             }
             self.after_value();
         }
@@ -350,8 +350,7 @@ impl<P: Copy + Eq> Scanner<P> {
 
     fn skip<'b>(&mut self, open: NonZeroU64, bytes: &'b [u8]) -> &'b [u8] {
         let mark = |byte: &u8| matches!(byte, b'"' | b'{' | b'}' | b'[' | b']');
-        let Some((byte, rest)) =
-            bytes.iter().position(mark).and_then(|at| bytes.get(at..)?.split_first())
+        let Some((byte, rest)) = bytes.iter().position(mark).and_then(|at| bytes.get(at..)?.split_first())
         else {
             return &[];
         };
@@ -368,8 +367,7 @@ impl<P: Copy + Eq> Scanner<P> {
 
     fn skip_string<'b>(&mut self, open: NonZeroU64, bytes: &'b [u8]) -> &'b [u8] {
         let mark = |byte: &u8| matches!(byte, b'"' | b'\\');
-        let Some((byte, rest)) =
-            bytes.iter().position(mark).and_then(|at| bytes.get(at..)?.split_first())
+        let Some((byte, rest)) = bytes.iter().position(mark).and_then(|at| bytes.get(at..)?.split_first())
         else {
             return &[];
         };

@@ -53,11 +53,20 @@ enum Wire {
 
 impl UsageMeter {
     pub fn new(tokenizer: Tokenizer, hide: HideUsage) -> Self {
+        Self::on(Wire::Unknown, tokenizer, hide)
+    }
+
+    /// For an answer that is known to be unreadable, such as a compressed one.
+    pub fn unreadable(tokenizer: Tokenizer) -> Self {
+        Self::on(Wire::Opaque, tokenizer, HideUsage::Keep)
+    }
+
+    fn on(wire: Wire, tokenizer: Tokenizer, hide: HideUsage) -> Self {
         Self {
-            wire: Wire::Unknown,
-            scanner: Scanner::new(),
+            wire,
+            scanner: Scanner::new(Place::Root),
             answer: Answer::new(tokenizer),
-            lines: Lines::default(),
+            lines: Lines::new(),
             gate: Gate::new(hide),
         }
     }
@@ -75,7 +84,9 @@ impl UsageMeter {
                 self.scanner.feed(body, &mut self.answer);
                 Passed::AsIs
             }
-            Wire::Sse => self.lines.feed(bytes, preamble, &mut self.scanner, &mut self.answer, &mut self.gate),
+            Wire::Sse => {
+                self.lines.feed(bytes, preamble, &mut self.scanner, &mut self.answer, &mut self.gate)
+            }
         }
     }
 

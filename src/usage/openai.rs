@@ -58,6 +58,8 @@ struct Document {
     choices: u64,
     output: Presence,
     error: Presence,
+    /// It is a list, such as `[DONE]`.
+    mark: Presence,
 }
 
 /// What stands under `usage`, as far as it matters for hiding.
@@ -73,6 +75,7 @@ enum TopUsage {
 struct Choice {
     position: u64,
     index: Option<u64>,
+    finished: Presence,
     /// The key under which reasoning came; the same text under a second key is a copy of it.
     reasoning: Option<Place>,
 }
@@ -132,182 +135,137 @@ pub(super) enum Field {
 
 impl Reader for Answer {
     type Place = Place;
-    const ROOT: Place = Place::Root;
     const IGNORED: Place = Place::Ignored;
 
     fn member(&self, object: Place, key: &[u8]) -> Place {
-        match object {
-            Place::Root => match key {
-                b"choices" => Place::Choices,
-                b"usage" => Place::Usage(Source::Top),
-                b"error" => Place::Error,
-                b"x_groq" => Place::XGroq,
-                b"object" => Place::Kind,
-                _ => Place::Ignored,
-            },
-            Place::XGroq => match key {
-                b"usage" => Place::Usage(Source::XGroq),
-                _ => Place::Ignored,
-            },
-            Place::Choice => self.member_of_choice(key),
-            Place::Message => self.member_of_message(key),
-            Place::Usage(_) => member_of_usage(key),
-            Place::PromptDetails => match key {
-                b"cached_tokens" => Place::Count(Field::Cached),
-                b"cache_write_tokens" => Place::Count(Field::CacheWrite),
-                _ => Place::Ignored,
-            },
-            Place::CompletionDetails => match key {
-                b"reasoning_tokens" => Place::Count(Field::Reasoning),
-                _ => Place::Ignored,
-            },
-            Place::Part => match key {
-                b"text" | b"refusal" => Place::Text,
-                b"thinking" => Place::Content,
-                _ => Place::Ignored,
-            },
-            Place::ToolCall => match key {
-                b"function" | b"custom" => Place::Function,
-                _ => Place::Ignored,
-            },
-            Place::Function => match key {
-                b"name" | b"arguments" | b"input" => Place::Text,
-                _ => Place::Ignored,
-            },
-            Place::Audio => match key {
-                b"transcript" => Place::Text,
-                _ => Place::Media,
-            },
-            Place::Media => Place::Media,
-            Place::Ignored
-            | Place::Mark
-            | Place::Kind
-            | Place::Error
-            | Place::Count(_)
-            | Place::Choices
-            | Place::Index
-            | Place::Finish
-            | Place::Content
-            | Place::Text
-            | Place::Reasoning
-            | Place::ReasoningContent
-            | Place::ToolCalls => Place::Ignored,
+        match (object, key) {
+            (Place::Root, b"choices") => Place::Choices,
+            (Place::Root, b"usage") => Place::Usage(Source::Top),
+            (Place::Root, b"x_groq") => Place::XGroq,
+            (Place::Root, b"object") => Place::Kind,
+            (Place::Root | Place::Choice, b"error") => Place::Error,
+
+            (Place::Choice, b"index") => Place::Index,
+            (Place::Choice, b"delta" | b"message") => Place::Message,
+            (Place::Choice, b"text") => Place::Text,
+            (Place::Choice, b"finish_reason") => Place::Finish,
+            (Place::Choice, b"usage") if self.choice.position == 0 => Place::Usage(Source::FirstChoice),
+
+            (Place::Message, b"content") => Place::Content,
+            (Place::Message, b"reasoning_content") => Place::ReasoningContent,
+            (Place::Message, b"reasoning") => Place::Reasoning,
+            (Place::Message, b"refusal") => Place::Text,
+            (Place::Message, b"tool_calls") => Place::ToolCalls,
+            (Place::Message, b"function_call") => Place::Function,
+            (Place::Message, b"audio") => Place::Audio,
+            (Place::Message, b"images") => Place::Media,
+            (Place::Part, b"text" | b"refusal") => Place::Text,
+            (Place::Part, b"thinking") => Place::Content,
+            (Place::ToolCall, b"function" | b"custom") => Place::Function,
+            (Place::Function, b"name" | b"arguments" | b"input") => Place::Text,
+            (Place::Audio, b"transcript") => Place::Text,
+            (Place::Audio | Place::Media, _) => Place::Media,
+
+            (Place::XGroq, b"usage") => Place::Usage(Source::XGroq),
+            (Place::Usage(_), b"prompt_tokens") => Place::Count(Field::Prompt),
+            (Place::Usage(_), b"completion_tokens") => Place::Count(Field::Completion),
+            (Place::Usage(_), b"total_tokens") => Place::Count(Field::Total),
+            (Place::Usage(_), b"prompt_tokens_details") => Place::PromptDetails,
+            (Place::Usage(_), b"completion_tokens_details") => Place::CompletionDetails,
+            (Place::PromptDetails, b"cached_tokens") => Place::Count(Field::Cached),
+            (Place::PromptDetails, b"cache_write_tokens") => Place::Count(Field::CacheWrite),
+            (Place::CompletionDetails, b"reasoning_tokens") => Place::Count(Field::Reasoning),
+            // DeepSeek's and Moonshot's words for it.
+            (Place::Usage(_), b"prompt_cache_hit_tokens" | b"cached_tokens") => Place::Count(Field::Cached),
+            _ => Place::Ignored,
         }
     }
 
     fn element(&self, array: Place) -> Place {
-        match array {
-            Place::Root => Place::Mark,
-            Place::Choices => Place::Choice,
-            Place::Content => Place::Part,
-            Place::ToolCalls => Place::ToolCall,
-            Place::Media => Place::Media,
+        if array == Place::Root {
+            Place::Mark
+        } else if array == Place::Choices {
+            Place::Choice
+        } else if array == Place::Content {
+            Place::Part
+        } else if array == Place::ToolCalls {
+            Place::ToolCall
+        } else if array == Place::Media {
+            Place::Media
+        } else {
             Place::Ignored
-            | Place::Mark
-            | Place::Kind
-            | Place::Error
-            | Place::XGroq
-            | Place::Usage(_)
-            | Place::PromptDetails
-            | Place::CompletionDetails
-            | Place::Count(_)
-            | Place::Choice
-            | Place::Index
-            | Place::Finish
-            | Place::Message
-            | Place::Part
-            | Place::Text
-            | Place::Reasoning
-            | Place::ReasoningContent
-            | Place::ToolCall
-            | Place::Function
-            | Place::Audio => Place::Ignored,
         }
     }
 
     fn open(&mut self, place: Place) {
-        match place {
-            Place::Usage(source) => {
-                self.document.open = Counts::default();
-                if source == Source::Top {
-                    self.document.usage = TopUsage::Object;
-                }
+        if let Place::Usage(source) = place {
+            self.document.open = Counts::default();
+            if source == Source::Top {
+                self.document.usage = TopUsage::Object;
             }
-            Place::Choice => {
-                self.choice = Choice { position: self.document.choices, index: None, reasoning: None };
-                self.document.choices += 1;
-            }
-            Place::Error => self.document.error = Presence::Present,
-            _ => {}
+        } else if place == Place::Choice {
+            self.choice = Choice { position: self.document.choices, ..Choice::default() };
+            self.document.choices += 1;
+        } else if place == Place::Error {
+            self.document.error = Presence::Present;
         }
     }
 
     fn close(&mut self, place: Place) {
-        match place {
-            Place::Usage(source) => {
-                let [top, x_groq, first_choice] = &mut self.document.usages;
-                let slot = match source {
-                    Source::Top => top,
-                    Source::XGroq => x_groq,
-                    Source::FirstChoice => first_choice,
-                };
-                *slot = Some(self.document.open);
-            }
-            Place::Choice => self.end_of_choice(),
-            _ => {}
+        if let Place::Usage(source) = place {
+            let [top, x_groq, first_choice] = &mut self.document.usages;
+            let slot = match source {
+                Source::Top => top,
+                Source::XGroq => x_groq,
+                Source::FirstChoice => first_choice,
+            };
+            *slot = Some(self.document.open);
+        } else if place == Place::Choice {
+            self.end_of_choice();
         }
     }
 
     fn piece(&mut self, place: Place, bytes: &[u8]) {
-        match place {
-            Place::Text | Place::Content | Place::Part => self.text(bytes),
-            Place::Reasoning | Place::ReasoningContent => {
-                if *self.choice.reasoning.get_or_insert(place) == place {
-                    self.text(bytes);
-                }
+        if matches!(place, Place::Text | Place::Content | Place::Part) {
+            self.text(bytes);
+        } else if matches!(place, Place::Reasoning | Place::ReasoningContent) {
+            if *self.choice.reasoning.get_or_insert(place) == place {
+                self.text(bytes);
             }
-            Place::Media => self.document.output = Presence::Present,
-            Place::Error => self.document.error = Presence::Present,
-            Place::Count(_) | Place::Finish | Place::Kind => self.word.push(bytes),
-            _ => {}
+        } else if matches!(place, Place::Count(_) | Place::Finish | Place::Kind) {
+            self.word.push(bytes);
+        } else if place == Place::Media {
+            self.document.output = Presence::Present;
+        } else if place == Place::Error {
+            self.document.error = Presence::Present;
         }
     }
 
     fn string_end(&mut self, place: Place) {
-        match place {
-            Place::Count(field) => self.document.open.set(field, count::digits(self.word.bytes())),
-            Place::Finish => {
-                self.finish = finish(self.word.bytes()).or(self.finish);
-                self.ended |= self.bit();
-            }
-            Place::Kind if self.word.bytes() == b"error" => self.document.error = Presence::Present,
-            _ => {}
+        if let Place::Count(field) = place {
+            self.document.open.set(field, count::digits(self.word.bytes()));
+        } else if place == Place::Finish {
+            self.finish = finish(self.word.bytes()).or(self.finish);
+            self.choice.finished = Presence::Present;
+        } else if place == Place::Kind && self.word.bytes() == b"error" {
+            self.document.error = Presence::Present;
         }
         self.word.clear();
     }
 
     fn scalar(&mut self, place: Place, token: &[u8]) {
-        match place {
-            Place::Mark if token == b"DONE" => self.done = Presence::Present,
-            Place::Usage(Source::Top) => self.document.usage = TopUsage::Null,
-            Place::Index => self.choice.index = count::number(token).map(Tokens::count),
-            Place::Count(field) => self.document.open.set(field, count::number(token)),
-            _ => {}
+        if let Place::Count(field) = place {
+            self.document.open.set(field, count::number(token));
+        } else if place == Place::Index {
+            self.choice.index = count::number(token).map(Tokens::count);
+        } else if place == Place::Usage(Source::Top) {
+            self.document.usage = TopUsage::Null;
+        } else if place == Place::Mark {
+            self.document.mark = Presence::Present;
+            if token == b"DONE" {
+                self.done = Presence::Present;
+            }
         }
-    }
-}
-
-fn member_of_usage(key: &[u8]) -> Place {
-    match key {
-        b"prompt_tokens" => Place::Count(Field::Prompt),
-        b"completion_tokens" => Place::Count(Field::Completion),
-        b"total_tokens" => Place::Count(Field::Total),
-        b"prompt_tokens_details" => Place::PromptDetails,
-        b"completion_tokens_details" => Place::CompletionDetails,
-        // DeepSeek's and Moonshot's words for it.
-        b"prompt_cache_hit_tokens" | b"cached_tokens" => Place::Count(Field::Cached),
-        b"reasoning_tokens" => Place::Count(Field::Reasoning),
-        _ => Place::Ignored,
     }
 }
 
@@ -369,7 +327,7 @@ impl Answer {
         self.document.choices > 0
             || self.document.error == Presence::Present
             || self.document.usage == TopUsage::Null
-            || self.done == Presence::Present
+            || self.document.mark == Presence::Present
     }
 
     /// The event is over. Says whether it is a chunk with usage and without choices.
@@ -426,47 +384,28 @@ impl Answer {
             Presence::Absent => self.tally.usage_of_nothing(),
         };
         let all_ended = self.ended != 0 && self.appeared & !self.ended == 0;
-        let ending =
-            if all_ended || self.done == Presence::Present { Ending::Whole } else { Ending::Cut };
+        let ending = if all_ended || self.done == Presence::Present { Ending::Whole } else { Ending::Cut };
         Report { usage, reach: self.reach, seen: self.seen(), answered, finish: self.finish, ending }
     }
 
-    fn member_of_choice(&self, key: &[u8]) -> Place {
-        match key {
-            b"index" => Place::Index,
-            b"delta" | b"message" => Place::Message,
-            b"text" => Place::Text,
-            b"finish_reason" => Place::Finish,
-            b"error" => Place::Error,
-            b"usage" if self.choice.position == 0 => Place::Usage(Source::FirstChoice),
-            _ => Place::Ignored,
-        }
-    }
-
-    fn member_of_message(&self, key: &[u8]) -> Place {
-        match key {
-            b"content" => Place::Content,
-            b"reasoning_content" => Place::ReasoningContent,
-            b"reasoning" => Place::Reasoning,
-            b"refusal" => Place::Text,
-            b"tool_calls" => Place::ToolCalls,
-            b"function_call" => Place::Function,
-            b"audio" => Place::Audio,
-            b"images" => Place::Media,
-            _ => Place::Ignored,
-        }
-    }
-
-    fn text(&mut self, bytes: &[u8]) {
+    fn text(&mut self, mut bytes: &[u8]) {
         self.document.output = Presence::Present;
-        self.waiting.extend_from_slice(bytes);
-        if self.waiting.len() > MOST_WAITING {
-            self.count_whole_characters();
+        while !bytes.is_empty() {
+            let room = MOST_WAITING.saturating_sub(self.waiting.len());
+            let (now, later) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
+            self.waiting.extend_from_slice(now);
+            if self.waiting.len() >= MOST_WAITING {
+                self.count_whole_characters();
+            }
+            bytes = later;
         }
     }
 
     fn end_of_choice(&mut self) {
         self.appeared |= self.bit();
+        if self.choice.finished == Presence::Present {
+            self.ended |= self.bit();
+        }
         self.count_waiting();
     }
 
@@ -483,19 +422,21 @@ impl Answer {
     }
 
     fn count_waiting(&mut self) {
-        let waiting = std::mem::take(&mut self.waiting);
-        self.count(&waiting);
-        self.waiting = waiting;
-        self.waiting.clear();
+        if !self.waiting.is_empty() {
+            let mut waiting = std::mem::take(&mut self.waiting);
+            self.count(&waiting);
+            waiting.clear();
+            self.waiting = waiting;
+        }
     }
 
     /// All that waits but a character whose last bytes have not come.
     fn count_whole_characters(&mut self) {
         let mut waiting = std::mem::take(&mut self.waiting);
-        let rest = match std::str::from_utf8(&waiting) {
-            Err(error) if error.error_len().is_none() => waiting.split_off(error.valid_up_to()),
-            Ok(_) | Err(_) => Vec::new(),
-        };
+        let tail = waiting.utf8_chunks().last().map_or(&[][..], |last| last.invalid());
+        let unfinished = std::str::from_utf8(tail).is_err_and(|error| error.error_len().is_none());
+        let whole = if unfinished { waiting.len() - tail.len() } else { waiting.len() };
+        let rest = waiting.split_off(whole);
         self.count(&waiting);
         self.waiting = rest;
     }

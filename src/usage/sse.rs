@@ -10,7 +10,7 @@ use super::openai::{Answer, Place};
 
 const DATA: &[u8] = b"data";
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lines {
     line: Line,
     data: Data,
@@ -32,17 +32,15 @@ enum Line {
 }
 
 /// Whether the event has had a line of data: the next one is joined to it by a newline.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Data {
-    #[default]
     Without,
     With,
 }
 
 /// What an LF means if it comes next.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum After {
-    #[default]
     Anything,
     /// The rest of a line end that passed.
     Return,
@@ -51,6 +49,10 @@ enum After {
 }
 
 impl Lines {
+    pub(super) const fn new() -> Self {
+        Self { line: Line::Start, data: Data::Without, after: After::Anything }
+    }
+
     /// Reads `chunk` from `start`; what stands before it passes.
     pub(super) fn feed(
         &mut self,
@@ -97,7 +99,7 @@ impl Lines {
         gate: &mut Gate,
     ) -> Vec<u8> {
         let verdict = answer.end_of_event(scanner);
-        *self = Self::default();
+        *self = Self::new();
         gate.last(verdict)
     }
 
