@@ -34,11 +34,10 @@ impl HttpContext for Stream {
     fn on_http_request_headers(&mut self, _count: usize, end_of_stream: bool) -> Action {
         let headers = calls::headers(Headers::Request).unwrap_or_default();
         self.on(Input::RequestHeaders { headers: &headers, body: body(end_of_stream) });
-        let flow = self.exchange.borrow().headers_flow();
-        if flow == Flow::Pause {
+        if self.exchange.borrow().needs_ticks() {
             self.worker.watch(self.context, &self.exchange);
         }
-        action(flow)
+        action(self.exchange.borrow().headers_flow())
     }
 
     fn on_http_request_body(&mut self, size: usize, end_of_stream: bool) -> Action {

@@ -9,5 +9,5 @@ mod worker;
 
 proxy_wasm::main! {{
     proxy_wasm::set_log_level(proxy_wasm::types::LogLevel::Warn);
-    proxy_wasm::set_root_context(|_| Box::new(root::Root::default()));
+    proxy_wasm::set_root_context(|context| Box::new(root::Root::new(context)));
 }}

@@ -15,10 +15,17 @@ use crate::config::{self, ConfigError};
 const TICK_MILLIS: u32 = 500;
 
 /// One per worker.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Root {
+    context: u32,
     /// Streams keep the policy under which they began.
     worker: Option<Rc<Worker>>,
+}
+
+impl Root {
+    pub(super) const fn new(context: u32) -> Self {
+        Self { context, worker: None }
+    }
 }
 
 impl Context for Root {}
@@ -26,7 +33,7 @@ impl Context for Root {}
 impl RootContext for Root {
     /// A policy that does not check is refused: the proxy keeps the one it has, or does not start.
     fn on_configure(&mut self, size: usize) -> bool {
-        match configure(size) {
+        match configure(self.context, size) {
             Ok(worker) => {
                 self.worker = Some(Rc::new(worker));
                 true
@@ -56,13 +63,13 @@ impl RootContext for Root {
     }
 }
 
-fn configure(size: usize) -> Result<Worker, Vec<ConfigError>> {
+fn configure(root: u32, size: usize) -> Result<Worker, Vec<ConfigError>> {
     let whole = |problem: String| vec![ConfigError { path: String::new(), problem }];
     let bytes = calls::buffer(Buffer::PluginConfiguration, 0, size)
         .map_err(|_| whole("the host does not show the configuration".to_owned()))?
         .unwrap_or_default();
     let config = config::from_slice(&bytes)?;
-    let worker = Worker::open(config).map_err(whole)?;
+    let worker = Worker::open(root, config).map_err(whole)?;
     calls::set_tick_period(TICK_MILLIS)
         .map_err(|_| whole("the host does not offer a timer".to_owned()))?;
     Ok(worker)

@@ -6,13 +6,14 @@ use std::rc::Rc;
 
 use tollgate_budget::{HoldId, Timestamp};
 
-use super::calls::{self, Buffer, Headers, Level};
+use super::calls::{self, Buffer, Headers, HostError, Level};
 use super::clock;
 use super::shared::HostSharedData;
 use crate::config::FilterConfig;
 use crate::exchange::{Effect, Exchange, Gate, Input};
 use crate::local::LocalStore;
 use crate::metrics::{Metric, SettledAs};
+use crate::plan::Look;
 
 #[derive(Debug)]
 pub(super) struct Worker {
@@ -97,9 +98,9 @@ impl Worker {
             Effect::Reserve(reservation) => {
                 return Some(Input::Decided(self.store.reserve(&reservation, now)));
             }
-            Effect::Look(places) => {
-                let standing = |place| self.store.standing(&place, now).ok();
-                return Some(Input::Standings(places.into_iter().map(standing).collect()));
+            Effect::Look(looks) => {
+                let standing = |look: &Look| self.store.standing(look.place, &look.limit, now).ok();
+                return Some(Input::Standings(looks.iter().map(standing).collect()));
             }
             Effect::Settle(settlement) => {
                 let outcome = self.store.settle(&settlement, now).map_or(SettledAs::Lost, SettledAs::from);
@@ -118,10 +119,9 @@ impl Worker {
             Effect::RemoveRequestHeader(name) => {
                 warn_if(calls::remove_header(Headers::Request, &name).is_err(), "removing a header");
             }
-            Effect::ReplaceRequestBody { replaced, with } => warn_if(
-                calls::set_buffer(Buffer::RequestBody, 0, replaced, &with).is_err(),
-                "rewriting a request",
-            ),
+            Effect::ReplaceRequestBody { replaced, with } => {
+                warn_if(rewrite_request(replaced, &with).is_err(), "rewriting a request");
+            }
             Effect::SetResponseHeader(name, value) => {
                 warn_if(calls::set_header(Headers::Response, name, &value).is_err(), "setting a header");
             }
@@ -163,6 +163,17 @@ impl Ids {
         self.next.set(next.wrapping_add(1));
         HoldId::from_bits(u128::from(self.worker) << 64 | u128::from(next))
     }
+}
+
+/// The proxy does not announce a new body's length by itself: bytes beyond an old length would stand in
+/// front of the next request on the upstream's connection. So the length changes first, and the body only
+/// once it has.
+fn rewrite_request(replaced: usize, with: &[u8]) -> Result<(), HostError> {
+    calls::set_header(Headers::Request, "content-length", &with.len().to_string())?;
+    calls::set_buffer(Buffer::RequestBody, 0, replaced, with).inspect_err(|_| {
+        // Nothing better is left to do if this fails too: the proxy then refuses the mismatch itself.
+        let _restored = calls::set_header(Headers::Request, "content-length", &replaced.to_string());
+    })
 }
 
 fn warn_if(failed: bool, doing: &str) {
