@@ -10,6 +10,7 @@
 mod account;
 mod book;
 pub mod decision;
+pub mod image;
 pub mod key;
 pub mod lease;
 pub mod ledger;
@@ -21,6 +22,7 @@ pub mod usage;
 mod window;
 
 pub use decision::{Decision, Grant, Reason, Refusal, Standing};
+pub use image::ImageError;
 pub use key::{AccountId, BudgetKey};
 pub use lease::{Entry, HoldId, OnLeaseEnd, Reservation, Settlement};
 pub use ledger::{Capacity, Ledger, Memory};

@@ -29,6 +29,12 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
+    /// Whether these numbers can have come from this arithmetic; those of others could overflow it.
+    pub(crate) fn is_possible(&self) -> bool {
+        let ticks_most = LATEST.saturating_mul(PARTS).saturating_add(1);
+        self.drained <= DRAINED_MOST && self.carry < PARTS && self.tick <= ticks_most
+    }
+
     fn drain(&mut self, rate: Amount, ticks: u64) {
         let before = self.used.min(self.staked);
         let (drained, carry) = flow(rate, ticks, self.carry, self.used);

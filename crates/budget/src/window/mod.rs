@@ -12,6 +12,7 @@ mod slot;
 pub(crate) use bucket::Bucket;
 pub(crate) use fixed::Fixed;
 pub(crate) use sliding::Sliding;
+pub(crate) use slot::Slot;
 
 use crate::{Amount, Limit, OnLeaseEnd, Timestamp, Window};
 
