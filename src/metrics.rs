@@ -206,3 +206,14 @@ impl StoreErrorKind {
         }
     }
 }
+
+impl From<tollgate_budget::Outcome> for SettledAs {
+    fn from(outcome: tollgate_budget::Outcome) -> Self {
+        match outcome {
+            tollgate_budget::Outcome::Closed => Self::Closed,
+            tollgate_budget::Outcome::CorrectedAfterLease => Self::AfterLease,
+            tollgate_budget::Outcome::Unknown => Self::Unknown,
+            tollgate_budget::Outcome::Duplicate => Self::Duplicate,
+        }
+    }
+}

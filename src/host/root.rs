@@ -8,7 +8,7 @@ use proxy_wasm::types::ContextType;
 use super::calls::{self, Buffer, Level};
 use super::http::Stream;
 use super::worker::Worker;
-use crate::config::{self, ConfigError};
+use crate::config::{ConfigError, FilterConfig};
 
 /// Often enough to let go of headers 2 s after they came and to renew leases of minutes; seldom enough to
 /// cost nothing that can be measured.
@@ -68,7 +68,7 @@ fn configure(root: u32, size: usize) -> Result<Worker, Vec<ConfigError>> {
     let bytes = calls::buffer(Buffer::PluginConfiguration, 0, size)
         .map_err(|_| whole("the host does not show the configuration".to_owned()))?
         .unwrap_or_default();
-    let config = config::from_slice(&bytes)?;
+    let config = FilterConfig::from_slice(&bytes)?;
     let worker = Worker::open(root, config).map_err(whole)?;
     calls::set_tick_period(TICK_MILLIS)
         .map_err(|_| whole("the host does not offer a timer".to_owned()))?;

@@ -103,7 +103,7 @@ impl Worker {
                 return Some(Input::Standings(looks.iter().map(standing).collect()));
             }
             Effect::Settle(settlement) => {
-                let outcome = self.store.settle(&settlement, now).map_or(SettledAs::Lost, SettledAs::from);
+                let outcome = self.store.settle(&settlement, now).map_or(SettledAs::Lost, |settled| settled.outcome.into());
                 return Some(Input::Settled(outcome));
             }
             Effect::Grow(growth) => warn_if(self.store.grow(&growth, now).is_err(), "growing a hold"),
