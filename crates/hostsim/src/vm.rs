@@ -91,7 +91,7 @@ impl Vm {
                 *instance = Some(made);
                 Ok(())
             }
-            Err(why) => Err(machine.die("start", &why)),
+            Err(why) => Err(machine.die("start", &why, 0)),
         }
     }
 
@@ -307,6 +307,7 @@ impl Vm {
     }
 
     fn finish_call(&self, token: u32, answer: Answer) -> Result<(), Trap> {
+        self.check_alive()?;
         assert!(self.host().calls.remove(&token).is_some(), "no call {token} is open");
         let response = answer.into_response();
         let sizes = response.as_ref().map_or([0; 3], |it| [it.headers.len(), it.body.len(), it.trailers.len()]);
@@ -373,6 +374,7 @@ impl Machine {
         let fuel = self.store.data().options.fuel_limit.unwrap_or(UNBOUNDED_FUEL);
         self.store.set_fuel(fuel).expect("fuel metering is on");
         let outer = self.store.data().current;
+        let logged = self.store.data().records.log.len();
         self.store.data_mut().current = context;
         self.store.data_mut().effective = None;
 
@@ -386,16 +388,17 @@ impl Machine {
         self.store.data_mut().effective = None;
         match outcome {
             Ok(()) => Ok(results.first().and_then(Val::i32).map(i32::cast_unsigned)),
-            Err(why) => Err(self.die(export, &why)),
+            Err(why) => Err(self.die(export, &why, logged)),
         }
     }
 
-    fn die(&mut self, callback: &'static str, why: &wasmi::Error) -> Trap {
+    /// The panic's text is among the lines logged since the callback began.
+    fn die(&mut self, callback: &'static str, why: &wasmi::Error, logged: usize) -> Trap {
         let host = self.store.data_mut();
         host.deferred.clear();
         host.calls.clear();
         host.tick = None;
-        let panic = host.records.log.iter().rev().find(|line| line.level == LogLevel::Critical);
+        let panic = host.records.log.iter().skip(logged).rfind(|line| line.level == LogLevel::Critical);
         let trap = Trap { callback, message: why.to_string(), panic: panic.map(|line| line.message.clone()) };
         self.dead = Some(trap.clone());
         trap
