@@ -1,5 +1,11 @@
 //! The host's own behaviour, driven with small hand-written filters.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests: misuse stops the test where it stands"
+)]
+
 mod fixture;
 
 use std::rc::Rc;
@@ -307,7 +313,10 @@ fn a_call_is_answered_by_the_test_or_times_out_with_the_hosts_own_504() {
     let (process, vm) = start(CALL, VmOptions::default());
     let stream = vm.stream(POST, true).unwrap();
     let call = vm.calls().remove(0);
-    assert_eq!((call.cluster.as_str(), call.body.as_slice(), call.timeout_ms), ("counter", &b"body"[..], 100));
+    assert_eq!(
+        (call.cluster.as_str(), call.body.as_slice(), call.timeout_ms),
+        ("counter", &b"body"[..], 100)
+    );
     assert_eq!(call.headers.text("content-length").as_deref(), Some("4"));
     process.advance(99).unwrap();
     assert_eq!(stream.request_flow(), Flow::Held);
