@@ -1,4 +1,10 @@
 //! Request bodies of many providers and of public bug reports, read and estimated as a whole.
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test stops at what it did not expect; the manifests are ours"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,10 +13,10 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::Value;
-use tollgate::chat::{BodyError, Chat, Delivery, Dialect, OutputCap, UsageAsk, parse, rewrite};
+use tollgate::chat::{BodyError, Chat, Delivery, Dialect, OutputCap, Piece, UsageAsk, parse, rewrite};
 use tollgate::config::{HoldRules, Media, ModelRule, Tokenizer, Vocabulary};
 use tollgate::estimate::memo::TextMemo;
-use tollgate::estimate::{Estimate, estimate};
+use tollgate::estimate::{Basis, Estimate, bytes, estimate};
 use tollgate_budget::{OnLeaseEnd, Span, Tokens};
 
 /// Requests in the dialect of OpenAI chat, with what is expected of them.
@@ -242,6 +248,23 @@ fn a_text_seen_before_costs_what_it_cost_the_first_time() {
             let fresh = estimated(&chat, EXACT, None);
             let warm = estimate(&chat, &model, &hold, None, memo.within(round / 2)).ok();
             assert_eq!(warm, fresh, "{id}");
+        }
+    }
+}
+
+#[test]
+fn the_size_of_a_body_bounds_its_text() {
+    let is_medium = |piece: &Piece<'_>| matches!(piece, Piece::Image(_) | Piece::Audio | Piece::File);
+    for tokenizer in [EXACT, LIKE, Tokenizer::Characters { per_token_milli: 4000 }] {
+        let (model, hold) = case_rules(tokenizer);
+        for Request { id, body, .. } in cases().iter().chain(&fixtures()) {
+            let Ok(chat) = read(body) else { continue };
+            if chat.pieces.iter().any(is_medium) {
+                continue;
+            }
+            let bound = bytes::from_size(body.len() as u64, &model, &hold);
+            assert!(bound.prompt >= estimated(&chat, tokenizer, None).unwrap().prompt, "{id}");
+            assert_eq!((bound.output, bound.basis), (Tokens::new(1000), Basis::Size));
         }
     }
 }

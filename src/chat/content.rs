@@ -35,7 +35,8 @@ impl<'a> Shape<'a> for Message {
     const FIELD: &'static str = "messages[]";
 
     fn map<A: MapAccess<'a>>(self, draft: &mut Draft<'a>, mut fields: A) -> Result<(), A::Error> {
-        draft.messages = draft.messages.saturating_add(1);
+        let outcome = draft.message();
+        draft.check(outcome)?;
         while let Some(key) = next_key(&mut fields)? {
             match &*key {
                 "role" => take(&mut fields, draft, Role)?,

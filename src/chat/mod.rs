@@ -53,7 +53,7 @@ pub struct Chat<'a> {
     pub model: Option<Cow<'a, str>>,
     /// In the order of the body; never more than [`MAX_PIECES`].
     pub pieces: Vec<Piece<'a>>,
-    /// Messages opened, whatever is in them.
+    /// Messages opened, whatever is in them; never more than [`MAX_PIECES`].
     pub messages: u64,
     pub output_cap: OutputCap,
     /// Answers to pay for, at least one.

@@ -512,7 +512,9 @@ mod tests {
     fn more_parts_than_any_conversation_has_are_refused() {
         let part = r#"{"role":"u"},"#;
         let list = |parts: usize| with(&format!(r#""messages":[{}{{}}]"#, part.repeat(parts)));
-        assert_eq!(parse(list(MAX_PIECES).as_bytes()).unwrap().pieces.len(), MAX_PIECES);
+        assert_eq!(parse(list(MAX_PIECES - 1).as_bytes()).unwrap().pieces.len(), MAX_PIECES - 1);
         assert_eq!(error_of(list(MAX_PIECES + 1).as_bytes()), Some(BodyError::TooManyParts));
+        let empty = with(&format!(r#""messages":[{}{{}}]"#, "{},".repeat(MAX_PIECES)));
+        assert_eq!(error_of(empty.as_bytes()), Some(BodyError::TooManyParts));
     }
 }
