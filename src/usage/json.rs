@@ -7,12 +7,10 @@
 
 use std::num::NonZeroU64;
 
+use super::word::Word;
+
 /// Deeper values are skipped: no place of interest lies so deep, nested content parts included.
 const DEEPEST: usize = 16;
-
-/// Longest key or bare scalar that is told to the reader; longer ones are told as empty. The longest key
-/// of interest has 25 bytes, the longest honest number fewer.
-const LONGEST_WORD: usize = 40;
 
 /// Says which values matter, and takes them. The root is an object or an array; anything else is broken.
 pub(super) trait Reader {
@@ -378,34 +376,4 @@ impl<P: Copy + Eq> Scanner<P> {
 
 const fn is_bare(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
-}
-
-/// A short run of bytes gathered over chunks; nothing at all once it is too long.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Word {
-    bytes: [u8; LONGEST_WORD],
-    length: usize,
-}
-
-impl Word {
-    pub(super) const fn new() -> Self {
-        Self { bytes: [0; LONGEST_WORD], length: 0 }
-    }
-
-    pub(super) const fn clear(&mut self) {
-        self.length = 0;
-    }
-
-    pub(super) fn push(&mut self, bytes: &[u8]) {
-        let end = self.length.saturating_add(bytes.len());
-        if let Some(room) = self.bytes.get_mut(self.length..end) {
-            room.copy_from_slice(bytes);
-        }
-        // Past the end it stays: `bytes` below is then out of range, that is, empty.
-        self.length = end;
-    }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        self.bytes.get(..self.length).unwrap_or_default()
-    }
 }

@@ -6,7 +6,8 @@
 
 use super::hide::{Gate, Passage, Passed, Verdict};
 use super::json::Scanner;
-use super::openai::{Answer, Place};
+use super::openai::Answer;
+use super::places::Place;
 
 const DATA: &[u8] = b"data";
 
