@@ -14,6 +14,7 @@ mod json;
 mod openai;
 mod places;
 mod report;
+mod runs;
 mod seen;
 mod sse;
 mod tally;
@@ -27,7 +28,7 @@ pub use report::{Answered, Ending, Finish, Reach, Report};
 
 use crate::config::Tokenizer;
 use hide::Gate;
-use json::Scanner;
+use json::{Newline, Scanner};
 use openai::Answer;
 use places::Place;
 use sse::Lines;
@@ -67,7 +68,7 @@ impl UsageMeter {
     fn on(wire: Wire, tokenizer: Tokenizer, hide: HideUsage) -> Self {
         Self {
             wire,
-            scanner: Scanner::new(Place::Root),
+            scanner: Scanner::new(Place::Root, Newline::Blank),
             answer: Answer::new(tokenizer),
             lines: Lines::new(),
             gate: Gate::new(hide),
@@ -136,6 +137,9 @@ impl UsageMeter {
             Some(b'd' | b'e' | b'i' | b'r' | b':') => Wire::Sse,
             Some(_) | None => Wire::Opaque,
         };
+        if self.wire == Wire::Sse {
+            self.scanner = Scanner::new(Place::Root, Newline::End);
+        }
         first
     }
 }

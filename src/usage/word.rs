@@ -19,6 +19,10 @@ impl Word {
         self.length = 0;
     }
 
+    pub(super) const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
     pub(super) fn push(&mut self, bytes: &[u8]) {
         let end = self.length.saturating_add(bytes.len());
         if let Some(room) = self.bytes.get_mut(self.length..end) {
