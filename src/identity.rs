@@ -4,6 +4,8 @@
 //! a secret is hashed before anything else can see it, and a value too long to carry is replaced by its
 //! hash, so that two long values stay two accounts.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use sha2::{Digest, Sha256};
 use tollgate_budget::BudgetKey;
 
@@ -60,6 +62,13 @@ impl Subject {
     /// Empty for an index that the policy does not have.
     pub fn value(&self, index: usize) -> &[u8] {
         self.values.get(index).map_or(&[], |value| value)
+    }
+
+    /// Tells subjects apart where only their privacy from each other is at stake.
+    pub fn scope(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
     }
 
     /// The tier that the policy's limits see.

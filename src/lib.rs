@@ -4,3 +4,20 @@
 
 pub mod config;
 pub mod identity;
+
+pub mod chat;
+pub mod usage;
+
+pub mod metrics;
+
+pub mod estimate;
+pub mod plan;
+
+pub mod reply;
+
+pub mod local;
+
+pub mod exchange;
+
+#[cfg(target_arch = "wasm32")]
+mod host;

@@ -10,6 +10,7 @@ mod builtin;
 mod compile;
 mod document;
 mod error;
+mod lookup;
 mod number;
 pub mod pattern;
 mod problems;

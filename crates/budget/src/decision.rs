@@ -5,9 +5,19 @@ use crate::{Amount, Span};
 /// All or none.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Decision {
-    /// How each account stands after the hold, in the order of the reservation's charges.
-    Granted(Vec<Standing>),
+    Granted(Grant),
     Refused(Refusal),
+    /// The hold's settlement came first: nothing is held, and nothing is owed any more.
+    AlreadySettled,
+}
+
+/// What was taken.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Grant {
+    /// How each account stands after the hold, in the order of the reservation's charges.
+    pub standings: Vec<Standing>,
+    /// Indexes of the charges in shadow mode that would have refused.
+    pub shadow_over: Vec<usize>,
 }
 
 /// Which charge was refused, and what would help.
@@ -18,6 +28,23 @@ pub struct Refusal {
     pub reason: Reason,
     /// The refusing account before the request.
     pub standing: Standing,
+}
+
+impl Refusal {
+    /// The one that decides: what waiting does not help comes first, then the longer wait.
+    #[must_use]
+    pub fn graver(self, other: Self) -> Self {
+        match (self.reason, other.reason) {
+            (Reason::NotYet { retry_after: mine }, Reason::NotYet { retry_after: theirs }) => {
+                if theirs > mine { other } else { self }
+            }
+            (Reason::NotYet { .. }, Reason::Never { .. } | Reason::Suspended) => other,
+            (
+                Reason::Never { .. } | Reason::Suspended,
+                Reason::NotYet { .. } | Reason::Never { .. } | Reason::Suspended,
+            ) => self,
+        }
+    }
 }
 
 /// "Not yet" is not "never", and neither is "not any more".

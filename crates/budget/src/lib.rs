@@ -7,18 +7,27 @@
 //! Modules in the order a request meets them: an account's [`key`], its [`limit`], the [`lease`] of a
 //! hold, the [`ledger`] that decides, and the [`decision`] that comes back.
 
+mod account;
+mod book;
 pub mod decision;
+pub mod image;
 pub mod key;
 pub mod lease;
+pub mod ledger;
 pub mod limit;
+pub mod outcome;
 pub mod time;
 pub mod tokens;
 pub mod usage;
+mod window;
 
-pub use decision::{Decision, Reason, Refusal, Standing};
+pub use decision::{Decision, Grant, Reason, Refusal, Standing};
+pub use image::ImageError;
 pub use key::{AccountId, BudgetKey};
 pub use lease::{Entry, HoldId, OnLeaseEnd, Reservation, Settlement};
+pub use ledger::{Capacity, Ledger, Memory};
 pub use limit::{Amount, Charge, Limit, Mode, Quota, Unit, Window};
+pub use outcome::{Ended, Found, Full, Outcome, Posting, Settled};
 pub use time::{Span, Timestamp};
 pub use tokens::Tokens;
 pub use usage::Usage;

@@ -1,0 +1,114 @@
+//! Which byte strings are tokens, and which of two merges comes first.
+//!
+//! The tables lie in the data segment and are read where they lie: nothing is built at run time.
+//! `layout.rs` says what is in them, the build script asserts it.
+
+use crate::hash::{hash, short_word};
+use crate::layout::{EMPTY, LONGEST_TOKEN, OFFSET_BITS, beside, home, pair, tag};
+
+/// The place of a token in its vocabulary; lower merges first. (Its offset in the arena: monotone in
+/// the published rank, not equal to it.)
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Rank(pub(crate) u32);
+
+impl Rank {
+    /// All ranks are below `1 << BITS`.
+    pub(crate) const BITS: u32 = OFFSET_BITS;
+}
+
+#[derive(Debug)]
+pub(crate) struct Vocabulary {
+    arena: &'static [u8],
+    starts: &'static [u8],
+    slots: &'static [[u8; 4]],
+    pairs: &'static [[u8; 4]],
+}
+
+macro_rules! vocabulary {
+    ($name:literal) => {
+        Vocabulary {
+            arena: include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".arena")),
+            starts: include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".starts")),
+            slots: include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".slots")).as_chunks().0,
+            pairs: include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".pairs")).as_chunks().0,
+        }
+    };
+}
+
+#[cfg(feature = "o200k")]
+pub(crate) static O200K_BASE: Vocabulary = vocabulary!("o200k_base");
+#[cfg(feature = "cl100k")]
+pub(crate) static CL100K_BASE: Vocabulary = vocabulary!("cl100k_base");
+
+impl Vocabulary {
+    /// The rank of the token with these bytes.
+    #[inline]
+    pub(crate) fn rank(&self, bytes: &[u8]) -> Option<Rank> {
+        if bytes.len() > LONGEST_TOKEN {
+            return None;
+        }
+        self.rank_by_hash(bytes, hash(bytes))
+    }
+
+    /// As [`Vocabulary::rank`], for who has the hash at hand.
+    #[inline]
+    pub(crate) fn rank_by_hash(&self, bytes: &[u8], hash: u64) -> Option<Rank> {
+        let tag = tag(hash);
+        let mut at = home(hash, self.slots.len());
+        loop {
+            let slot = u32::from_le_bytes(*self.slots.get(at)?);
+            if slot == EMPTY {
+                return None;
+            }
+            if (slot ^ tag) >> OFFSET_BITS == 0 {
+                let offset = slot & ((1 << OFFSET_BITS) - 1);
+                if self.has_at(offset as usize, bytes) {
+                    return Some(Rank(offset));
+                }
+            }
+            at = beside(at, self.slots.len());
+        }
+    }
+
+    /// As [`Vocabulary::rank`], for two bytes.
+    #[inline]
+    pub(crate) fn rank_of_pair(&self, first: u8, second: u8) -> Option<Rank> {
+        let rank = u32::from_le_bytes(*self.pairs.get(pair(first, second))?);
+        (rank != EMPTY).then_some(Rank(rank))
+    }
+
+    /// Whether the token that starts at `offset` is `bytes`, no more and no less.
+    #[inline]
+    fn has_at(&self, offset: usize, bytes: &[u8]) -> bool {
+        self.arena.get(offset..).and_then(|rest| rest.get(..bytes.len())).is_some_and(|own| same(own, bytes))
+            && self.length_at(offset) == Some(bytes.len())
+    }
+
+    /// The length of the token that starts at `offset`: as far as the next start.
+    #[inline]
+    fn length_at(&self, offset: usize) -> Option<usize> {
+        // A word read at a byte holds at least this many bits from any bit of that byte on.
+        const IN_SIGHT: usize = u64::BITS as usize - 7;
+        let mut at = offset + 1;
+        loop {
+            let word = u64::from_le_bytes(*self.starts.get(at / 8..)?.first_chunk()?) >> (at % 8);
+            if word != 0 {
+                return Some(at + word.trailing_zeros() as usize - offset);
+            }
+            at += IN_SIGHT;
+        }
+    }
+}
+
+/// Equality of slices of one length. Most are short, and a call to compare them costs more than
+/// two overlapping words.
+#[inline]
+fn same(left: &[u8], right: &[u8]) -> bool {
+    let ends = |bytes: &[u8]| Some((*bytes.first_chunk::<8>()?, *bytes.last_chunk::<8>()?));
+    match (ends(left), ends(right)) {
+        (Some(left_ends), Some(right_ends)) => {
+            left_ends == right_ends && (left.len() <= 16 || left == right)
+        }
+        _ => short_word(left) == short_word(right),
+    }
+}

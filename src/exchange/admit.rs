@@ -1,0 +1,249 @@
+//! From a whole body to a decision, and from the decision to the upstream or to a refusal.
+
+use tollgate_budget::{Decision, Grant, Reason, Refusal, Standing, Tokens, Unit};
+
+use super::record;
+use super::state::{Answer, Asking, Gathering, HeaderHold, Open, Request, Rewrite, State};
+use super::{Effect, Step};
+use crate::chat::{self, BodyError, Chat, Delivery, Dialect, UsageAsk, rewrite};
+use crate::config::{LimitRule, Unreadable, UsageOption};
+use crate::estimate::{self, Basis, Estimate, OverCeiling, bytes};
+use crate::local::{Granted, StoreError};
+use crate::metrics::{BodyReason, Metric, Outcome, StoreErrorKind};
+use crate::plan::{self, Account, Payer, Plan, Toll};
+use crate::reply::{Problem, Refused, Requested, limits};
+use crate::usage::HideUsage;
+
+/// A route that is charged by the request: its body is nobody's business.
+pub(super) fn by_request(request: &Request, step: &mut Step<'_>) -> State {
+    let estimate = Estimate { prompt: Tokens::ZERO, output: Tokens::ZERO, basis: Basis::Exact };
+    let plan = request.plan("", counts_requests, step);
+    Asking { plan, estimate, model: None, rewrite: Rewrite::Nothing }.ask(step)
+}
+
+pub(super) fn counts_requests(rule: &LimitRule) -> bool {
+    rule.unit == Unit::Requests
+}
+
+/// Counts requests, and whether it applies is known before the body is.
+pub(super) fn counts_requests_of_any_model(rule: &LimitRule) -> bool {
+    counts_requests(rule) && !rule.depends_on_model()
+}
+
+impl Request {
+    pub(super) fn plan(&self, model: &str, counts: impl Fn(&LimitRule) -> bool, step: &Step<'_>) -> Plan {
+        let config = &step.gate.config;
+        let payer = Payer {
+            subject: &self.subject,
+            tier: self.tier,
+            target: config.target(&self.path, self.api, model, self.tier),
+        };
+        Plan { id: step.id, accounts: step.gate.limits.accounts(config, &payer, counts) }
+    }
+}
+
+impl Gathering {
+    /// The accounts that count requests have said whether it is worth reading further.
+    pub(super) fn checked(self, answer: Result<Decision, StoreError>, step: &mut Step<'_>) -> State {
+        match answer {
+            Ok(Decision::Granted(_) | Decision::AlreadySettled) => {
+                step.effects.push(Effect::ReadBody { size: self.waiting });
+                State::Gathering(self)
+            }
+            Ok(Decision::Refused(refusal)) => {
+                let plan = self.request.plan("", counts_requests_of_any_model, step);
+                refuse(&plan.accounts, &refusal, Toll::NO_TOKENS, step)
+            }
+            Err(error) => unavailable(error, step),
+        }
+    }
+
+    pub(super) fn body(self, body: Option<&[u8]>, step: &mut Step<'_>) -> State {
+        match body {
+            Some(bytes) if bytes.len() >= self.waiting => self.read(bytes, step),
+            Some(_) | None => self.unreadable(step),
+        }
+    }
+
+    fn read(self, bytes: &[u8], step: &mut Step<'_>) -> State {
+        let Some(dialect) = Dialect::of(self.request.api) else { return State::Passing };
+        let chat = match chat::parse(dialect, bytes) {
+            Ok(chat) => chat,
+            Err(error) => return step.refuse_body(reason(error), error.to_string()),
+        };
+        let name = chat.model.as_deref().unwrap_or_default();
+        step.record.model = Some(record::name(name.as_bytes()));
+        let config = &step.gate.config;
+        let model = config.model_index(name);
+        let rule = config.model_rule(model);
+        let plan = self.request.plan(name, |_| true, step);
+        let ceiling = plan::ceiling(&plan.accounts, estimate::output(&chat, rule, &config.hold));
+        let estimate = estimate::estimate(
+            &chat,
+            rule,
+            &config.hold,
+            ceiling.map(|(tokens, _)| tokens),
+            step.gate.memo.borrow_mut().within(self.request.subject.scope()),
+        );
+        match (estimate, ceiling) {
+            (Ok(estimate), _) => {
+                let rewrite = self.rewrite(bytes, &chat, step);
+                Asking { plan, estimate, model: Some(model), rewrite }.ask(step)
+            }
+            (Err(over), Some((_, account))) => never(account, over, step),
+            // Without a ceiling nothing is over it.
+            (Err(_), None) => self.unreadable(step),
+        }
+    }
+
+    /// Once the headers are gone, the length that they announce is a promise: the body stays as it is.
+    fn rewrite(&self, bytes: &[u8], chat: &Chat<'_>, step: &Step<'_>) -> Rewrite {
+        let wanted = match (step.gate.config.response.usage, chat.delivery, chat.usage) {
+            (UsageOption::Inject, Delivery::Streamed, UsageAsk::Absent | UsageAsk::Refused) => true,
+            (UsageOption::Inject, Delivery::Streamed, UsageAsk::Asked)
+            | (UsageOption::Inject, Delivery::Whole, _)
+            | (UsageOption::Leave, _, _) => false,
+        };
+        match (self.headers, wanted) {
+            (HeaderHold::Held { .. }, true) => rewrite::include_usage(bytes, chat)
+                .map_or(Rewrite::Nothing, |with| Rewrite::AskForUsage { replaced: self.waiting, with }),
+            (HeaderHold::Held { .. }, false) | (HeaderHold::JustReleased | HeaderHold::Released, _) => {
+                Rewrite::Nothing
+            }
+        }
+    }
+
+    fn unreadable(self, step: &mut Step<'_>) -> State {
+        let config = &step.gate.config;
+        match config.body.unreadable {
+            Unreadable::Refuse => step.refuse_body(
+                BodyReason::Unreadable,
+                "The request body is too large to be read here.".to_owned(),
+            ),
+            Unreadable::Estimate => {
+                let model = config.model_index("");
+                let size = u64::try_from(self.waiting).unwrap_or(u64::MAX);
+                let estimate = bytes::from_size(size, config.model_rule(model), &config.hold);
+                let plan = self.request.plan("", |_| true, step);
+                Asking { plan, estimate, model: Some(model), rewrite: Rewrite::Nothing }.ask(step)
+            }
+        }
+    }
+}
+
+impl Asking {
+    fn toll(&self) -> Toll {
+        Toll { input: self.estimate.prompt, output: self.estimate.output }
+    }
+
+    fn ask(self, step: &mut Step<'_>) -> State {
+        step.record.estimate = Some(self.estimate);
+        step.effects.push(Effect::Reserve(self.plan.reservation(self.toll(), &step.gate.config.hold)));
+        State::Asking(Box::new(self))
+    }
+
+    pub(super) fn decided(self, answer: Result<Granted, StoreError>, step: &mut Step<'_>) -> State {
+        match answer {
+            Ok(granted) => match granted.decision {
+                Decision::Granted(grant) => self.forward(&grant, &granted.overflowed, step),
+                Decision::Refused(refusal) => refuse(&self.plan.accounts, &refusal, self.toll(), step),
+                // An id of ours that was settled before it was asked for: not ours after all.
+                Decision::AlreadySettled => unavailable(StoreError::Unreadable, step),
+            },
+            Err(error) => unavailable(error, step),
+        }
+    }
+
+    fn forward(mut self, grant: &Grant, overflowed: &[usize], step: &mut Step<'_>) -> State {
+        let shadowed = grant.shadow_over.first().and_then(|index| self.plan.accounts.get(*index));
+        match shadowed {
+            Some(account) => step.decide(Outcome::Shadowed, Some(account.rule)),
+            None => step.decide(Outcome::Granted, None),
+        }
+        let mut announce = announcement(&self.plan.accounts, &grant.standings, step);
+        for index in overflowed {
+            if let Some(account) = self.plan.accounts.get_mut(*index) {
+                account.use_overflow();
+                step.count(Metric::OverflowCharges { limit: account.rule }, 1);
+                announce.push((limits::OVERFLOW_NAME, step.limit_name(account.rule)));
+            }
+        }
+        let hide = match self.rewrite {
+            Rewrite::Nothing => HideUsage::Keep,
+            Rewrite::AskForUsage { replaced, with } => {
+                step.effects.push(Effect::ReplaceRequestBody { replaced, with });
+                HideUsage::Hide
+            }
+        };
+        State::Open(Box::new(Open {
+            covered: self.estimate.output,
+            plan: self.plan,
+            estimate: self.estimate,
+            model: self.model,
+            hide,
+            announce,
+            renewed: step.now,
+            answer: Answer::Awaited,
+        }))
+    }
+
+    /// The stream ended before the store answered: what it may have taken is settled at nothing.
+    pub(super) fn abandon(&self, step: &mut Step<'_>) -> State {
+        step.effects.push(Effect::Settle(self.plan.settlement(Toll::NO_TOKENS)));
+        step.close_record();
+        State::Ended
+    }
+}
+
+fn announcement(
+    accounts: &[Account],
+    standings: &[Standing],
+    step: &Step<'_>,
+) -> Vec<(&'static str, String)> {
+    let standings: Vec<_> =
+        accounts.iter().zip(standings).map(|(account, standing)| (account.unit, *standing)).collect();
+    limits::headers(&step.gate.config.response.headers, &standings)
+}
+
+fn refuse(accounts: &[Account], refusal: &Refusal, toll: Toll, step: &mut Step<'_>) -> State {
+    let Some(account) = accounts.get(refusal.charge) else {
+        return unavailable(StoreError::Unreadable, step);
+    };
+    let requested = Requested::Exactly(account.unit.whole_ceil(toll.of(account.unit)));
+    step.refuse(account, refusal.reason, refusal.standing, requested)
+}
+
+/// No amount of waiting makes the prompt fit; how much too large it is was not worth counting.
+fn never(account: &Account, over: OverCeiling, step: &mut Step<'_>) -> State {
+    let empty = Standing {
+        capacity: account.limit.capacity(),
+        held: tollgate_budget::Amount::ZERO,
+        spent: tollgate_budget::Amount::ZERO,
+        reset: tollgate_budget::Span::ZERO,
+    };
+    let largest = account.largest.min(account.limit.capacity());
+    let requested = Requested::MoreThan(over.more_than.count());
+    step.refuse(account, Reason::Never { largest }, empty, requested)
+}
+
+fn unavailable(error: StoreError, step: &mut Step<'_>) -> State {
+    let kind = match error {
+        StoreError::HoldsFull => StoreErrorKind::HoldsFull,
+        StoreError::Contended => StoreErrorKind::Contended,
+        StoreError::Unreadable => StoreErrorKind::Unreadable,
+    };
+    step.count(Metric::StoreErrors { kind }, 1);
+    step.decide(Outcome::StoreUnavailable, None);
+    step.reply(&Problem::StoreUnavailable)
+}
+
+fn reason(error: BodyError) -> BodyReason {
+    match error {
+        BodyError::Empty => BodyReason::Missing,
+        BodyError::NotJson { .. } | BodyError::NotUtf8 { .. } | BodyError::TooDeep => BodyReason::NotJson,
+        BodyError::NotAnObject
+        | BodyError::TooManyParts
+        | BodyError::WrongType { .. }
+        | BodyError::Duplicate { .. } => BodyReason::Nonsense,
+    }
+}

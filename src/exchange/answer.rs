@@ -1,0 +1,176 @@
+//! From the upstream's first header to the settlement.
+
+use tollgate_budget::{Span, Tokens};
+
+use super::gather::{HeaderList, text};
+use super::record::{OverHold, Status};
+use super::state::{Answer, Open, State};
+use super::{Body, Effect, Origin, Step};
+use crate::config::HeaderFamily;
+use crate::metrics::{Metric, TokenKind};
+use crate::plan::Toll;
+use crate::reply::limits;
+use crate::usage::{Answered, Cost, Ending, Held, HideUsage, Passed, Report, UsageMeter, charge};
+
+/// A stream that outgrows its hold is charged for this many tokens more at a time: seldom enough to cost
+/// nothing, often enough that the next request meets a fuller account.
+const STEP: Tokens = Tokens::new(256);
+
+impl Open {
+    pub(super) fn response_headers(
+        &mut self,
+        headers: HeaderList<'_>,
+        origin: Origin,
+        step: &mut Step<'_>,
+    ) {
+        let status = text(headers, ":status").and_then(|status| status.parse::<u16>().ok()).unwrap_or(0);
+        self.answer = match (origin, status) {
+            (Origin::Upstream, 200..=299) => self.follow(headers, step),
+            (Origin::Upstream | Origin::Proxy, _) => Answer::Failed,
+        };
+        match (origin, status) {
+            // A provider's own refusal speaks of the provider's limits.
+            (Origin::Upstream, 429) => {}
+            (Origin::Upstream | Origin::Proxy, _) => self.announce(headers, step),
+        }
+    }
+
+    fn follow(&self, headers: HeaderList<'_>, step: &mut Step<'_>) -> Answer {
+        let Some(model) = self.model else { return Answer::Uncounted };
+        if self.hide == HideUsage::Hide && text(headers, "content-length").is_some() {
+            // What is hidden makes the answer shorter than announced.
+            step.effects.push(Effect::RemoveResponseHeader("content-length"));
+        }
+        let tokenizer = step.gate.config.model_rule(model).tokenizer;
+        Answer::Followed { meter: Box::new(UsageMeter::new(tokenizer, self.hide)), model }
+    }
+
+    pub(super) fn follows(&self) -> bool {
+        match self.answer {
+            Answer::Followed { .. } => true,
+            Answer::Awaited | Answer::Failed | Answer::Uncounted => false,
+        }
+    }
+
+    /// Our headers replace the upstream's of the same names, and those that we have no value for.
+    fn announce(&mut self, headers: HeaderList<'_>, step: &mut Step<'_>) {
+        let ours = std::mem::take(&mut self.announce);
+        for family in &step.gate.config.response.headers {
+            let names: &[&'static str] = match family {
+                HeaderFamily::TokenLimit => &limits::TOKEN_LIMIT_NAMES,
+                HeaderFamily::OpenAi => &limits::OPENAI_NAMES,
+            };
+            let stale = names.iter().copied().filter(|name| {
+                !ours.iter().any(|(own, _)| own == name) && headers.iter().any(|(found, _)| found == name)
+            });
+            step.effects.extend(stale.map(Effect::RemoveResponseHeader));
+        }
+        step.effects.extend(ours.into_iter().map(|(name, value)| Effect::SetResponseHeader(name, value)));
+    }
+
+    pub(super) fn response_body(&mut self, chunk: &[u8], body: Body, step: &mut Step<'_>) {
+        let Answer::Followed { meter, .. } = &mut self.answer else { return };
+        let passed = meter.chunk(chunk);
+        let held_back = match body {
+            Body::Goes => Vec::new(),
+            Body::Ends => meter.finish(),
+        };
+        match (passed, held_back.is_empty()) {
+            (Passed::AsIs, true) => {}
+            (Passed::AsIs, false) => {
+                let with = [chunk, &held_back].concat();
+                step.effects.push(Effect::ReplaceResponseBody { replaced: chunk.len(), with });
+            }
+            (Passed::Instead(bytes), _) => {
+                let with = [bytes, held_back].concat();
+                step.effects.push(Effect::ReplaceResponseBody { replaced: chunk.len(), with });
+            }
+        }
+        let seen = meter.seen();
+        if seen > self.covered {
+            self.outgrow(seen, step);
+        }
+        self.keep_lease(step);
+    }
+
+    fn outgrow(&mut self, seen: Tokens, step: &mut Step<'_>) {
+        if step.record.over_hold == OverHold::No {
+            step.record.over_hold = OverHold::Yes;
+            step.count(Metric::StreamsOverHold, 1);
+        }
+        let steps = seen.saturating_sub(self.covered).count().div_ceil(STEP.count());
+        let more = STEP.saturating_mul(steps);
+        self.covered = self.covered.saturating_add(more);
+        step.effects.push(Effect::Grow(self.plan.growth(more)));
+    }
+
+    /// A hold lives as long as its stream: renewed when half its lease is over.
+    pub(super) fn keep_lease(&mut self, step: &mut Step<'_>) {
+        let lease = step.gate.config.hold.lease;
+        if step.now.since(self.renewed) >= Span::from_millis(lease.as_millis() / 2) {
+            self.renewed = step.now;
+            step.effects.push(Effect::Renew(self.plan.renewal(lease)));
+        }
+    }
+
+    pub(super) fn settle(mut self, step: &mut Step<'_>) -> State {
+        let held = Held { prompt: self.estimate.prompt, output: self.estimate.output };
+        let toll = match &mut self.answer {
+            // The prompt went out, and nobody stayed to see what came back.
+            Answer::Awaited => {
+                step.record.status = Status::ClientDisconnect;
+                Toll { input: held.prompt, output: Tokens::ZERO }
+            }
+            Answer::Failed => {
+                step.record.status = Status::UpstreamError;
+                Toll::NO_TOKENS
+            }
+            Answer::Uncounted => {
+                step.record.status = Status::Ok;
+                Toll::NO_TOKENS
+            }
+            Answer::Followed { meter, model } => {
+                // On a broken stream the bytes still held back have no one to go to.
+                let _nobody = meter.finish();
+                let report = meter.report();
+                let cost = charge(&report, held);
+                step.record.status = status(&report);
+                measure(*model, &report, &cost, held, step);
+                Toll { input: cost.input, output: cost.output }
+            }
+        };
+        step.record.actual = Some(toll);
+        step.effects.push(Effect::Settle(self.plan.settlement(toll)));
+        step.close_record();
+        State::Ended
+    }
+}
+
+fn status(report: &Report) -> Status {
+    match (report.answered, report.ending) {
+        (Answered::ErrorOnly | Answered::OutputThenError, _) => Status::UpstreamError,
+        (Answered::Nothing | Answered::Output | Answered::Unreadable, Ending::Whole) => Status::Ok,
+        (Answered::Nothing | Answered::Output | Answered::Unreadable, Ending::Cut) => {
+            Status::ClientDisconnect
+        }
+    }
+}
+
+fn measure(model: usize, report: &Report, cost: &Cost, held: Held, step: &mut Step<'_>) {
+    step.count(Metric::Tokens { kind: TokenKind::Input, model }, cost.input.count());
+    step.count(Metric::Tokens { kind: TokenKind::Output, model }, cost.output.count());
+    match (report.usage, report.answered) {
+        (Some(usage), _) => {
+            step.count(Metric::Tokens { kind: TokenKind::Cached, model }, usage.cached_input.count());
+            step.count(Metric::Tokens { kind: TokenKind::Reasoning, model }, usage.reasoning.count());
+            if let Some(input) = usage.input {
+                step.count(Metric::EstimatedInput { model }, held.prompt.count());
+                step.count(Metric::ReportedInput { model }, input.count());
+            }
+        }
+        (None, Answered::Output | Answered::OutputThenError | Answered::Unreadable) => {
+            step.count(Metric::UsageMissing { model }, 1);
+        }
+        (None, Answered::Nothing | Answered::ErrorOnly) => {}
+    }
+}

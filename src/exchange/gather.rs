@@ -1,0 +1,201 @@
+//! From the request's headers to its whole body.
+
+use tollgate_budget::Span;
+
+use super::gate::{Headers, Holding};
+use super::record;
+use super::state::{Gathering, HeaderHold, Request, State};
+use super::{Body, Effect, Step, admit};
+use crate::chat::body::{self, Unread};
+use crate::config::{Api, RequestPath, TierStanding, Upgrades};
+use crate::identity;
+use crate::metrics::{BodyReason, Metric};
+use crate::plan::{Account, Toll};
+use crate::reply::Problem;
+
+/// How long a host may hold headers without showing a byte of the body before we suspect that it cannot.
+/// No client is refused for it: the headers are let go, and the decision falls with the body.
+const HOLD_WITHOUT_BODY: Span = Span::from_secs(2);
+
+/// A body of this size takes longer to read and count than a look at the accounts that count requests.
+const LOOK_FIRST: usize = 16 * 1024;
+
+/// Headers as the host gives them: lower-case names, values as bytes.
+pub(super) type HeaderList<'a> = &'a [(String, Vec<u8>)];
+
+pub(super) fn request_headers(headers: HeaderList<'_>, body: Body, step: &mut Step<'_>) -> State {
+    let method = text(headers, ":method").unwrap_or_default();
+    // A path that is not text is still a path to some upstream.
+    let path = headers.iter().find(|(name, _)| name == ":path").map(|(_, path)| path.as_slice());
+    let path = RequestPath::new(&String::from_utf8_lossy(path.unwrap_or_default()));
+    if method == "GET" && step.gate.config.is_budget_path(&path) {
+        return look(headers, step);
+    }
+    let Some(api) = step.gate.config.route(&path) else { return State::Passing };
+    match (api, method) {
+        (Api::Free, _) => State::Passing,
+        (Api::OpenAiChat | Api::RequestOnly, _) if is_upgrade(headers) => upgrade(step),
+        (Api::OpenAiChat | Api::RequestOnly, "POST") => metered(api, path, headers, body, step),
+        // Listing or deleting what a provider has stored costs no tokens.
+        (Api::OpenAiChat | Api::RequestOnly, _) => State::Passing,
+    }
+}
+
+fn upgrade(step: &mut Step<'_>) -> State {
+    match step.gate.config.upgrades {
+        Upgrades::Pass => State::Passing,
+        Upgrades::Refuse => step.refuse_body(
+            BodyReason::Upgrade,
+            "Upgrades (WebSocket and others) are not served on this path.".to_owned(),
+        ),
+    }
+}
+
+fn metered(
+    api: Api,
+    path: RequestPath,
+    headers: HeaderList<'_>,
+    body: Body,
+    step: &mut Step<'_>,
+) -> State {
+    let subject = match identity::identify(headers, &step.gate.config) {
+        Ok(subject) => subject,
+        Err(missing) => {
+            return step.reply(&Problem::Unidentified { attribute: &missing.attribute });
+        }
+    };
+    step.record.tenant = step.gate.config.attribute("tenant").map(|i| record::name(subject.value(i)));
+    let tier = subject.tier(&step.gate.config);
+    if tier.standing == TierStanding::Unknown {
+        step.count(Metric::UnknownTiers, 1);
+    }
+    let request = Request { api, path, subject, tier };
+    match api {
+        Api::RequestOnly | Api::Free => {
+            strip(headers, step);
+            admit::by_request(&request, step)
+        }
+        Api::OpenAiChat => gather(request, headers, body, step),
+    }
+}
+
+fn gather(request: Request, headers: HeaderList<'_>, body: Body, step: &mut Step<'_>) -> State {
+    let config = &step.gate.config;
+    let length = text(headers, "content-length");
+    if let Err(unread) = body::admit(&config.body, length, text(headers, "content-encoding")) {
+        return refuse_unread(unread, step);
+    }
+    match body {
+        Body::Ends => step.refuse_body(BodyReason::Missing, "The request has no body.".to_owned()),
+        Body::Goes => {
+            strip(headers, step);
+            // Usage is read from the answer, so the answer must come as text.
+            step.effects.push(Effect::SetRequestHeader("accept-encoding", "identity".to_owned()));
+            let headers = match step.gate.headers() {
+                how @ (Headers::Hold | Headers::Try) => HeaderHold::Held { how, since: step.now },
+                Headers::LetGo => HeaderHold::Released,
+            };
+            State::Gathering(Gathering { request, headers, waiting: 0 })
+        }
+    }
+}
+
+fn refuse_unread(unread: Unread, step: &mut Step<'_>) -> State {
+    match unread {
+        Unread::TooLarge { max } => step.refuse_body(
+            BodyReason::TooLarge,
+            format!("The request body is larger than {max} bytes."),
+        ),
+        Unread::Compressed => step.refuse_body(
+            BodyReason::Compressed,
+            "Compressed request bodies are not accepted here. Send the body without content-encoding."
+                .to_owned(),
+        ),
+    }
+}
+
+/// Headers that name the caller to us and are not the upstream's business.
+fn strip(headers: HeaderList<'_>, step: &mut Step<'_>) {
+    let names = step.gate.config.stripped_headers();
+    let present = names.filter(|name| headers.iter().any(|(found, _)| found == name));
+    step.effects.extend(present.map(|name| Effect::RemoveRequestHeader(name.to_owned())));
+}
+
+fn look(headers: HeaderList<'_>, step: &mut Step<'_>) -> State {
+    match identity::identify(headers, &step.gate.config) {
+        Err(missing) => step.reply(&Problem::Unidentified { attribute: &missing.attribute }),
+        Ok(subject) => {
+            let tier = subject.tier(&step.gate.config);
+            let accounts = step.gate.limits.own(&step.gate.config, &subject, tier);
+            step.effects.push(Effect::Look(accounts.iter().map(Account::look).collect()));
+            State::Looking(accounts)
+        }
+    }
+}
+
+impl Gathering {
+    pub(super) fn request_body(mut self, waiting: usize, body: Body, step: &mut Step<'_>) -> State {
+        match self.headers {
+            HeaderHold::Held { how: Headers::Try, since } if waiting > 0 => {
+                step.gate.learn(Holding::Works);
+                self.headers = HeaderHold::Held { how: Headers::Hold, since };
+            }
+            HeaderHold::JustReleased if waiting > 0 => {
+                step.gate.learn(Holding::Fails);
+                self.headers = HeaderHold::Released;
+            }
+            HeaderHold::Held { .. } | HeaderHold::JustReleased | HeaderHold::Released => {}
+        }
+        self.waiting = waiting;
+        if let Err(unread) = body::fits(&step.gate.config.body, waiting) {
+            return refuse_unread(unread, step);
+        }
+        match body {
+            Body::Goes => State::Gathering(self),
+            Body::Ends => self.complete(step),
+        }
+    }
+
+    /// The body is whole: its last bytes have come, or trailers follow it.
+    pub(super) fn complete(self, step: &mut Step<'_>) -> State {
+        if self.waiting == 0 {
+            return step.refuse_body(BodyReason::Missing, "The request has no body.".to_owned());
+        }
+        step.effects.push(self.look_first(step).unwrap_or(Effect::ReadBody { size: self.waiting }));
+        State::Gathering(self)
+    }
+
+    /// A caller who is out of requests need not have its prompt counted.
+    fn look_first(&self, step: &Step<'_>) -> Option<Effect> {
+        if self.waiting <= LOOK_FIRST {
+            return None;
+        }
+        let plan = self.request.plan("", admit::counts_requests_of_any_model, step);
+        let check = || Effect::Check(plan.reservation(Toll::NO_TOKENS, &step.gate.config.hold));
+        (!plan.accounts.is_empty()).then(check)
+    }
+
+    pub(super) fn tick(mut self, step: &mut Step<'_>) -> State {
+        match self.headers {
+            HeaderHold::Held { how: Headers::Try, since } if step.now.since(since) >= HOLD_WITHOUT_BODY => {
+                step.count(Metric::HeadersReleased, 1);
+                step.effects.push(Effect::ResumeRequest);
+                self.headers = HeaderHold::JustReleased;
+            }
+            // Nothing came at once, so there was nothing: the client is slow, not the host unable.
+            HeaderHold::JustReleased => self.headers = HeaderHold::Released,
+            HeaderHold::Held { .. } | HeaderHold::Released => {}
+        }
+        State::Gathering(self)
+    }
+}
+
+fn is_upgrade(headers: HeaderList<'_>) -> bool {
+    text(headers, "upgrade").is_some() || text(headers, ":protocol").is_some()
+}
+
+/// The first value of a header that is text.
+pub(super) fn text<'a>(headers: HeaderList<'a>, name: &str) -> Option<&'a str> {
+    let (_, value) = headers.iter().find(|(found, _)| found == name)?;
+    std::str::from_utf8(value).ok()
+}

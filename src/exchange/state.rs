@@ -1,0 +1,99 @@
+//! Where an exchange stands: each state holds only what it may use.
+
+use tollgate_budget::{Timestamp, Tokens};
+
+use super::gate::Headers;
+use crate::config::{Api, RequestPath, Tier};
+use crate::estimate::Estimate;
+use crate::identity::Subject;
+use crate::plan::{Account, Plan};
+use crate::usage::{HideUsage, UsageMeter};
+
+#[derive(Debug)]
+pub(super) enum State {
+    /// Nothing has been seen: a stream that another filter answered stays here.
+    Fresh,
+    /// Not ours to meter.
+    Passing,
+    /// The body is still coming.
+    Gathering(Gathering),
+    /// The store was asked for the hold.
+    Asking(Box<Asking>),
+    /// The store was asked how the caller's own accounts stand.
+    Looking(Vec<Account>),
+    /// The request went upstream; its real cost is owed to the accounts.
+    Open(Box<Open>),
+    /// We answered ourselves. Nothing is owed.
+    Replied,
+    /// Final.
+    Ended,
+}
+
+/// What the request's headers said.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) api: Api,
+    pub(super) path: RequestPath,
+    pub(super) subject: Subject,
+    pub(super) tier: Tier,
+}
+
+#[derive(Debug)]
+pub(super) struct Gathering {
+    pub(super) request: Request,
+    pub(super) headers: HeaderHold,
+    /// Bytes of the body at the host.
+    pub(super) waiting: usize,
+}
+
+/// What has become of the request's headers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum HeaderHold {
+    Held { how: Headers, since: Timestamp },
+    /// Let go a moment ago, since no body came: the next callback tells why.
+    JustReleased,
+    /// Gone upstream: the body is not rewritten.
+    Released,
+}
+
+#[derive(Debug)]
+pub(super) struct Asking {
+    pub(super) plan: Plan,
+    pub(super) estimate: Estimate,
+    /// Names the rule of the policy's models; none on a route that is charged by the request.
+    pub(super) model: Option<usize>,
+    pub(super) rewrite: Rewrite,
+}
+
+/// What becomes of the body when the request is let through.
+#[derive(Debug)]
+pub(super) enum Rewrite {
+    Nothing,
+    /// The body that asks for usage in the place of the one that does not.
+    AskForUsage { replaced: usize, with: Vec<u8> },
+}
+
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) plan: Plan,
+    pub(super) estimate: Estimate,
+    /// Names the rule of the policy's models; none on a route that is charged by the request.
+    pub(super) model: Option<usize>,
+    pub(super) hide: HideUsage,
+    /// Headers that tell the caller how its accounts stand.
+    pub(super) announce: Vec<(&'static str, String)>,
+    /// Output that the hold covers; grows with a stream that outgrows it.
+    pub(super) covered: Tokens,
+    pub(super) renewed: Timestamp,
+    pub(super) answer: Answer,
+}
+
+#[derive(Debug)]
+pub(super) enum Answer {
+    Awaited,
+    /// An error of the provider's or of the way to it, before any token.
+    Failed,
+    /// On a route that is charged by the request.
+    Uncounted,
+    Followed { meter: Box<UsageMeter>, model: usize },
+}

@@ -1,0 +1,117 @@
+//! One input's worth of work: what it may look at, and the effects it gathers.
+
+use serde_json::json;
+use tollgate_budget::{HoldId, Reason, Standing, Timestamp};
+
+use super::record::{Record, Status};
+use super::state::State;
+use super::{Effect, Gate};
+use crate::metrics::{BodyReason, Metric, Outcome};
+use crate::plan::Account;
+use crate::reply::{Problem, Refused, Reply, Requested, limits};
+
+pub(super) struct Step<'a> {
+    pub(super) gate: &'a Gate,
+    pub(super) id: HoldId,
+    pub(super) record: &'a mut Record,
+    pub(super) now: Timestamp,
+    pub(super) effects: Vec<Effect>,
+}
+
+impl<'a> Step<'a> {
+    pub(super) fn new(gate: &'a Gate, id: HoldId, record: &'a mut Record, now: Timestamp) -> Self {
+        Self { gate, id, record, now, effects: Vec::new() }
+    }
+
+    pub(super) fn into_effects(self) -> Vec<Effect> {
+        self.effects
+    }
+
+    pub(super) fn count(&mut self, metric: Metric, by: u64) {
+        self.effects.push(Effect::Count(metric, by));
+    }
+
+    pub(super) fn decide(&mut self, outcome: Outcome, limit: Option<usize>) {
+        self.record.decision = Some(outcome);
+        self.record.limit =
+            limit.and_then(|index| self.gate.config.limits.get(index)).map(|rule| rule.name.clone());
+        self.count(Metric::Decisions { outcome, limit }, 1);
+    }
+
+    pub(super) fn reply(&mut self, problem: &Problem<'_>) -> State {
+        self.reply_with(problem.reply())
+    }
+
+    pub(super) fn reply_with(&mut self, reply: Reply) -> State {
+        self.record.status = Status::Refused;
+        self.effects.push(Effect::Reply(reply));
+        State::Replied
+    }
+
+    /// A limit says no.
+    pub(super) fn refuse(
+        &mut self,
+        account: &Account,
+        reason: Reason,
+        standing: Standing,
+        requested: Requested,
+    ) -> State {
+        let outcome = match reason {
+            Reason::NotYet { .. } => Outcome::OverLimit,
+            Reason::Never { .. } => Outcome::NeverFits,
+            Reason::Suspended => Outcome::Suspended,
+        };
+        self.decide(outcome, Some(account.rule));
+        let config = &self.gate.config;
+        // The index came from this very list.
+        let Some(limit) = config.limits.get(account.rule) else {
+            return self.reply(&Problem::StoreUnavailable);
+        };
+        let mut reply = Problem::Refused(Refused { limit, reason, standing, requested }).reply();
+        reply.headers.extend(limits::headers(&config.response.headers, &[(account.unit, standing)]));
+        self.reply_with(reply)
+    }
+
+    pub(super) fn limit_name(&self, rule: usize) -> String {
+        self.gate.config.limits.get(rule).map(|rule| rule.name.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn refuse_body(&mut self, reason: BodyReason, hint: String) -> State {
+        self.count(Metric::BodiesRefused { reason }, 1);
+        self.record.decision = Some(Outcome::BadRequest);
+        self.reply(&Problem::Body { reason, hint })
+    }
+
+    /// The caller's own accounts, in whole tokens and requests.
+    pub(super) fn tell(&mut self, accounts: &[Account], standings: &[Option<Standing>]) -> State {
+        let account = |(account, standing): (&Account, &Option<Standing>)| {
+            let (unit, standing) = (account.unit, standing.as_ref()?);
+            Some(json!({
+                "limit": self.gate.config.limits.get(account.rule)?.name,
+                "unit": unit.name(),
+                "amount": unit.whole_floor(standing.capacity),
+                "spent": unit.whole_ceil(standing.spent),
+                "held": unit.whole_ceil(standing.held),
+                "remaining": unit.whole_floor(standing.remaining()),
+                "reset_ms": standing.reset.as_millis(),
+            }))
+        };
+        let accounts: Vec<_> = accounts.iter().zip(standings).filter_map(account).collect();
+        self.reply_with(Reply {
+            status: 200,
+            headers: vec![
+                ("content-type", "application/json".to_owned()),
+                ("cache-control", "no-store".to_owned()),
+            ],
+            body: json!({ "accounts": accounts }).to_string(),
+            details: "tollgate_budget",
+        })
+    }
+
+    /// Tells the access log how it went, where there is something to tell.
+    pub(super) fn close_record(&mut self) {
+        if let Some(line) = self.record.line(self.id) {
+            self.effects.push(Effect::Record(line));
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The only file that names hostcalls: every status becomes a [`HostError`].
+//!
+//! The SDK's own wrappers panic on statuses that a host may well answer (a request header asked for after
+//! it went upstream, a value that is not UTF-8), and one panic fails every request of the worker. So the
+//! functions are declared here once more, with the status as a plain number.
+
+#![expect(unsafe_code, reason = "hostcalls are foreign functions; each call passes a slice it holds, or \
+    takes over a block that the host allocated through our own allocator")]
+
+use std::ptr::null_mut;
+
+/// What a host says instead of an answer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum HostError {
+    NotFound,
+    CasMismatch,
+    /// A status that none of our callers tells apart.
+    Status(u32),
+}
+
+const OK: u32 = 0;
+const NOT_FOUND: u32 = 1;
+const CAS_MISMATCH: u32 = 8;
+
+fn check(status: u32) -> Result<(), HostError> {
+    match status {
+        OK => Ok(()),
+        NOT_FOUND => Err(HostError::NotFound),
+        CAS_MISMATCH => Err(HostError::CasMismatch),
+        other => Err(HostError::Status(other)),
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Headers {
+    Request = 0,
+    Response = 2,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Buffer {
+    RequestBody = 0,
+    ResponseBody = 1,
+    PluginConfiguration = 7,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Level {
+    Warn = 3,
+    Error = 4,
+}
+
+#[link(wasm_import_module = "env")]
+unsafe extern "C" {
+    fn proxy_log(level: u32, text: *const u8, text_size: usize) -> u32;
+    fn proxy_get_current_time_nanoseconds(time: *mut u64) -> u32;
+    fn proxy_set_tick_period_milliseconds(period: u32) -> u32;
+    fn proxy_set_effective_context(context: u32) -> u32;
+    fn proxy_get_buffer_bytes(
+        buffer: u32,
+        start: usize,
+        max: usize,
+        data: *mut *mut u8,
+        size: *mut usize,
+    ) -> u32;
+    fn proxy_set_buffer_bytes(
+        buffer: u32,
+        start: usize,
+        length: usize,
+        data: *const u8,
+        size: usize,
+    ) -> u32;
+    fn proxy_get_header_map_pairs(map: u32, data: *mut *mut u8, size: *mut usize) -> u32;
+    fn proxy_replace_header_map_value(
+        map: u32,
+        name: *const u8,
+        name_size: usize,
+        value: *const u8,
+        value_size: usize,
+    ) -> u32;
+    fn proxy_remove_header_map_value(map: u32, name: *const u8, name_size: usize) -> u32;
+    fn proxy_get_property(
+        path: *const u8,
+        path_size: usize,
+        data: *mut *mut u8,
+        size: *mut usize,
+    ) -> u32;
+    fn proxy_set_property(
+        path: *const u8,
+        path_size: usize,
+        value: *const u8,
+        value_size: usize,
+    ) -> u32;
+    fn proxy_get_shared_data(
+        key: *const u8,
+        key_size: usize,
+        data: *mut *mut u8,
+        size: *mut usize,
+        cas: *mut u32,
+    ) -> u32;
+    fn proxy_set_shared_data(
+        key: *const u8,
+        key_size: usize,
+        value: *const u8,
+        value_size: usize,
+        cas: u32,
+    ) -> u32;
+    fn proxy_continue_stream(stream: u32) -> u32;
+    fn proxy_send_local_response(
+        status: u32,
+        details: *const u8,
+        details_size: usize,
+        body: *const u8,
+        body_size: usize,
+        headers: *const u8,
+        headers_size: usize,
+        grpc_status: i32,
+    ) -> u32;
+    fn proxy_define_metric(kind: u32, name: *const u8, name_size: usize, id: *mut u32) -> u32;
+    fn proxy_increment_metric(id: u32, by: i64) -> u32;
+}
+
+pub fn log(level: Level, text: &str) {
+    // A host that takes no log line leaves nobody to tell.
+    let _status = unsafe { proxy_log(level as u32, text.as_ptr(), text.len()) };
+}
+
+/// Nanoseconds since the Unix epoch.
+pub fn current_time() -> Result<u64, HostError> {
+    let mut time = 0;
+    check(unsafe { proxy_get_current_time_nanoseconds(&raw mut time) })?;
+    Ok(time)
+}
+
+pub fn set_tick_period(millis: u32) -> Result<(), HostError> {
+    check(unsafe { proxy_set_tick_period_milliseconds(millis) })
+}
+
+/// Makes the calls that follow act on another context; fails when that stream is gone.
+pub fn set_effective_context(context: u32) -> Result<(), HostError> {
+    check(unsafe { proxy_set_effective_context(context) })
+}
+
+pub fn buffer(buffer: Buffer, start: usize, max: usize) -> Result<Option<Vec<u8>>, HostError> {
+    let (mut data, mut size) = (null_mut(), 0);
+    let status =
+        unsafe { proxy_get_buffer_bytes(buffer as u32, start, max, &raw mut data, &raw mut size) };
+    match check(status) {
+        Ok(()) => Ok(unsafe { adopt(data, size) }),
+        Err(HostError::NotFound) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Replaces `length` bytes from `start` on.
+pub fn set_buffer(buffer: Buffer, start: usize, length: usize, bytes: &[u8]) -> Result<(), HostError> {
+    check(unsafe {
+        proxy_set_buffer_bytes(buffer as u32, start, length, bytes.as_ptr(), bytes.len())
+    })
+}
+
+pub fn headers(map: Headers) -> Result<Vec<(String, Vec<u8>)>, HostError> {
+    let (mut data, mut size) = (null_mut(), 0);
+    check(unsafe { proxy_get_header_map_pairs(map as u32, &raw mut data, &raw mut size) })?;
+    Ok(unsafe { adopt(data, size) }.map(|bytes| read_pairs(&bytes)).unwrap_or_default())
+}
+
+pub fn set_header(map: Headers, name: &str, value: &str) -> Result<(), HostError> {
+    check(unsafe {
+        proxy_replace_header_map_value(
+            map as u32,
+            name.as_ptr(),
+            name.len(),
+            value.as_ptr(),
+            value.len(),
+        )
+    })
+}
+
+pub fn remove_header(map: Headers, name: &str) -> Result<(), HostError> {
+    check(unsafe { proxy_remove_header_map_value(map as u32, name.as_ptr(), name.len()) })
+}
+
+/// `path` with a NUL between its parts.
+pub fn property(path: &str) -> Result<Option<Vec<u8>>, HostError> {
+    let (mut data, mut size) = (null_mut(), 0);
+    let status =
+        unsafe { proxy_get_property(path.as_ptr(), path.len(), &raw mut data, &raw mut size) };
+    match check(status) {
+        Ok(()) => Ok(unsafe { adopt(data, size) }),
+        Err(HostError::NotFound) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+pub fn set_property(path: &str, value: &[u8]) -> Result<(), HostError> {
+    check(unsafe { proxy_set_property(path.as_ptr(), path.len(), value.as_ptr(), value.len()) })
+}
+
+/// The value, if any, with the number by which a later write proves that nobody wrote between.
+pub fn shared_data(key: &str) -> Result<(Option<Vec<u8>>, u32), HostError> {
+    let (mut data, mut size, mut cas) = (null_mut(), 0, 0);
+    let status = unsafe {
+        proxy_get_shared_data(
+            key.as_ptr(),
+            key.len(),
+            &raw mut data,
+            &raw mut size,
+            &raw mut cas,
+        )
+    };
+    match check(status) {
+        Ok(()) => Ok((unsafe { adopt(data, size) }, cas)),
+        Err(HostError::NotFound) => Ok((None, 0)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Zero for `cas` writes unconditionally.
+pub fn set_shared_data(key: &str, value: &[u8], cas: u32) -> Result<(), HostError> {
+    check(unsafe {
+        proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), cas)
+    })
+}
+
+pub fn resume_request() -> Result<(), HostError> {
+    const REQUEST: u32 = 0;
+    check(unsafe { proxy_continue_stream(REQUEST) })
+}
+
+pub fn send_local_response(
+    status: u32,
+    details: &str,
+    headers: &[(&str, String)],
+    body: &str,
+) -> Result<(), HostError> {
+    const NO_GRPC_STATUS: i32 = -1;
+    let headers = write_pairs(headers);
+    check(unsafe {
+        proxy_send_local_response(
+            status,
+            details.as_ptr(),
+            details.len(),
+            body.as_ptr(),
+            body.len(),
+            headers.as_ptr(),
+            headers.len(),
+            NO_GRPC_STATUS,
+        )
+    })
+}
+
+pub fn define_counter(name: &str) -> Result<u32, HostError> {
+    const COUNTER: u32 = 0;
+    let mut id = 0;
+    check(unsafe { proxy_define_metric(COUNTER, name.as_ptr(), name.len(), &raw mut id) })?;
+    Ok(id)
+}
+
+pub fn increment_metric(id: u32, by: u64) -> Result<(), HostError> {
+    check(unsafe { proxy_increment_metric(id, i64::try_from(by).unwrap_or(i64::MAX)) })
+}
+
+/// Takes over a block that the host filled.
+///
+/// # Safety
+/// The host allocated `data` by way of `proxy_on_memory_allocate`, which hands out the memory of a boxed
+/// slice of exactly `size` bytes, and keeps no copy of the pointer.
+unsafe fn adopt(data: *mut u8, size: usize) -> Option<Vec<u8>> {
+    (!data.is_null()).then(|| unsafe { Vec::from_raw_parts(data, size, size) })
+}
+
+/// Count, then the sizes of names and values in turn, then the texts, each with a NUL behind it.
+fn write_pairs(pairs: &[(&str, String)]) -> Vec<u8> {
+    let size = |bytes: &str| u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes();
+    let mut bytes = Vec::with_capacity(64 * pairs.len() + 4);
+    bytes.extend(u32::try_from(pairs.len()).unwrap_or(u32::MAX).to_le_bytes());
+    for (name, value) in pairs {
+        bytes.extend(size(name));
+        bytes.extend(size(value));
+    }
+    for (name, value) in pairs {
+        for text in [*name, value] {
+            bytes.extend(text.as_bytes());
+            bytes.push(0);
+        }
+    }
+    bytes
+}
+
+/// What cannot be read is left out: a header that we do not see is a header that is not there.
+fn read_pairs(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let Some((count, rest)) = bytes.split_first_chunk::<4>() else { return Vec::new() };
+    let count = u32::from_le_bytes(*count) as usize;
+    let Some((sizes, mut texts)) = rest.split_at_checked(count.saturating_mul(8)) else {
+        return Vec::new();
+    };
+    let mut take = |size: &[u8]| -> Option<Vec<u8>> {
+        let size = u32::from_le_bytes(*size.first_chunk::<4>()?) as usize;
+        let (text, rest) = texts.split_at_checked(size)?;
+        texts = rest.get(1..)?;
+        Some(text.to_vec())
+    };
+    sizes
+        .chunks_exact(8)
+        .map_while(|pair| {
+            let (name, value) = pair.split_at_checked(4)?;
+            Some((take(name)?, take(value)?))
+        })
+        .map(|(name, value)| (String::from_utf8_lossy(&name).into_owned(), value))
+        .collect()
+}

@@ -1,0 +1,92 @@
+//! One stream: a callback becomes an input, an effect becomes a hostcall.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use proxy_wasm::traits::{Context, HttpContext};
+use proxy_wasm::types::Action;
+
+use super::calls::{self, Buffer, Headers};
+use super::worker::Worker;
+use crate::exchange::{Body, Exchange, Flow, Input, Origin};
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    worker: Rc<Worker>,
+    context: u32,
+    exchange: Rc<RefCell<Exchange>>,
+}
+
+impl Stream {
+    pub(super) fn new(worker: Rc<Worker>, context: u32) -> Self {
+        let exchange = worker.exchange();
+        Self { worker, context, exchange }
+    }
+
+    fn on(&self, input: Input<'_>) {
+        self.worker.drive(&self.exchange, input);
+    }
+}
+
+impl Context for Stream {}
+
+impl HttpContext for Stream {
+    fn on_http_request_headers(&mut self, _count: usize, end_of_stream: bool) -> Action {
+        let headers = calls::headers(Headers::Request).unwrap_or_default();
+        self.on(Input::RequestHeaders { headers: &headers, body: body(end_of_stream) });
+        if self.exchange.borrow().needs_ticks() {
+            self.worker.watch(self.context, &self.exchange);
+        }
+        action(self.exchange.borrow().headers_flow())
+    }
+
+    fn on_http_request_body(&mut self, size: usize, end_of_stream: bool) -> Action {
+        self.on(Input::RequestBody { waiting: size, body: body(end_of_stream) });
+        action(self.exchange.borrow().body_flow())
+    }
+
+    fn on_http_request_trailers(&mut self, _count: usize) -> Action {
+        self.on(Input::RequestTrailers);
+        action(self.exchange.borrow().body_flow())
+    }
+
+    fn on_http_response_headers(&mut self, _count: usize, _end_of_stream: bool) -> Action {
+        if self.exchange.borrow().awaits_answer() {
+            let headers = calls::headers(Headers::Response).unwrap_or_default();
+            self.on(Input::ResponseHeaders { headers: &headers, origin: origin() });
+        }
+        Action::Continue
+    }
+
+    fn on_http_response_body(&mut self, size: usize, end_of_stream: bool) -> Action {
+        if self.exchange.borrow().follows_answer() {
+            let chunk = calls::buffer(Buffer::ResponseBody, 0, size).ok().flatten().unwrap_or_default();
+            self.on(Input::ResponseBody { chunk: &chunk, body: body(end_of_stream) });
+        }
+        Action::Continue
+    }
+
+    fn on_log(&mut self) {
+        self.worker.forget(self.context);
+        self.on(Input::Ended);
+    }
+}
+
+const fn body(end_of_stream: bool) -> Body {
+    if end_of_stream { Body::Ends } else { Body::Goes }
+}
+
+const fn action(flow: Flow) -> Action {
+    match flow {
+        Flow::Continue => Action::Continue,
+        Flow::Pause => Action::Pause,
+    }
+}
+
+/// The proxy runs the callbacks for its own answers (a time-out, a broken upstream) as for the upstream's.
+fn origin() -> Origin {
+    match calls::property("response\0code_details") {
+        Ok(Some(details)) if details == b"via_upstream" => Origin::Upstream,
+        Ok(_) | Err(_) => Origin::Proxy,
+    }
+}

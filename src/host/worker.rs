@@ -1,0 +1,183 @@
+//! What the streams of one worker share, and the loop that carries out effects.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use tollgate_budget::{HoldId, Timestamp};
+
+use super::calls::{self, Buffer, Headers, HostError, Level};
+use super::clock;
+use super::shared::HostSharedData;
+use crate::config::FilterConfig;
+use crate::exchange::{Effect, Exchange, Gate, Input};
+use crate::local::LocalStore;
+use crate::metrics::{Metric, SettledAs};
+use crate::plan::Look;
+
+#[derive(Debug)]
+pub(super) struct Worker {
+    root: u32,
+    gate: Rc<Gate>,
+    store: LocalStore<HostSharedData>,
+    ids: Ids,
+    counters: RefCell<BTreeMap<Metric, u32>>,
+    /// Streams that are told the time, by their context.
+    watched: RefCell<BTreeMap<u32, Rc<RefCell<Exchange>>>>,
+}
+
+/// Hold ids: drawn at random for each worker, counted from there.
+#[derive(Debug)]
+struct Ids {
+    worker: u64,
+    next: Cell<u64>,
+}
+
+impl Worker {
+    pub(super) fn open(root: u32, config: FilterConfig) -> Result<Self, String> {
+        let mut random = [0; 24];
+        getrandom::fill(&mut random).map_err(|_| "the host offers no randomness".to_owned())?;
+        let (memo_key, worker) = random.split_first_chunk::<16>().unwrap_or((&[0; 16], &[]));
+        let worker = worker.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let store = LocalStore::open(HostSharedData, &config.namespace, config.store.shards, clock::now())
+            .map_err(|error| error.to_string())?;
+        Ok(Self {
+            root,
+            gate: Rc::new(Gate::new(config, *memo_key)),
+            store,
+            ids: Ids { worker, next: Cell::new(0) },
+            counters: RefCell::default(),
+            watched: RefCell::default(),
+        })
+    }
+
+    pub(super) fn exchange(&self) -> Rc<RefCell<Exchange>> {
+        Rc::new(RefCell::new(Exchange::new(Rc::clone(&self.gate), self.ids.mint())))
+    }
+
+    /// The exchange is told the time until it is forgotten.
+    pub(super) fn watch(&self, context: u32, exchange: &Rc<RefCell<Exchange>>) {
+        self.watched.borrow_mut().insert(context, Rc::clone(exchange));
+    }
+
+    pub(super) fn forget(&self, context: u32) {
+        self.watched.borrow_mut().remove(&context);
+    }
+
+    pub(super) fn tick(&self) {
+        let watched: Vec<_> =
+            self.watched.borrow().iter().map(|(context, exchange)| (*context, Rc::clone(exchange))).collect();
+        for (context, exchange) in watched {
+            // A stream that is gone was forgotten in its last callback; one that the host no longer
+            // knows must not have its calls act on the root.
+            if calls::set_effective_context(context).is_ok() {
+                self.drive(&exchange, Input::Tick);
+            }
+        }
+        // The root's own context is always there.
+        let _restored = calls::set_effective_context(self.root);
+    }
+
+    pub(super) fn drive(&self, exchange: &RefCell<Exchange>, input: Input<'_>) {
+        let now = clock::now();
+        let mut effects = VecDeque::from(exchange.borrow_mut().on(input, now));
+        while let Some(effect) = effects.pop_front() {
+            if let Some(answer) = self.perform(effect, now) {
+                effects.extend(exchange.borrow_mut().on(answer, now));
+            }
+        }
+    }
+
+    /// Carries out one effect; an answer to it is the next input.
+    fn perform(&self, effect: Effect, now: Timestamp) -> Option<Input<'static>> {
+        match effect {
+            Effect::ReadBody { size } => {
+                return Some(Input::Body(calls::buffer(Buffer::RequestBody, 0, size).ok().flatten()));
+            }
+            Effect::Check(reservation) => return Some(Input::Checked(self.store.check(&reservation, now))),
+            Effect::Reserve(reservation) => {
+                return Some(Input::Decided(self.store.reserve(&reservation, now)));
+            }
+            Effect::Look(looks) => {
+                let standing = |look: &Look| self.store.standing(look.place, &look.limit, now).ok();
+                return Some(Input::Standings(looks.iter().map(standing).collect()));
+            }
+            Effect::Settle(settlement) => {
+                let outcome = self.store.settle(&settlement, now).map_or(SettledAs::Lost, |settled| settled.outcome.into());
+                return Some(Input::Settled(outcome));
+            }
+            Effect::Grow(growth) => warn_if(self.store.grow(&growth, now).is_err(), "growing a hold"),
+            Effect::Renew(renewal) => warn_if(self.store.renew(&renewal, now).is_err(), "renewing a lease"),
+            Effect::Reply(reply) => warn_if(
+                calls::send_local_response(reply.status, reply.details, &reply.headers, &reply.body).is_err(),
+                "answering a request",
+            ),
+            Effect::ResumeRequest => warn_if(calls::resume_request().is_err(), "resuming a request"),
+            Effect::SetRequestHeader(name, value) => {
+                warn_if(calls::set_header(Headers::Request, name, &value).is_err(), "setting a header");
+            }
+            Effect::RemoveRequestHeader(name) => {
+                warn_if(calls::remove_header(Headers::Request, &name).is_err(), "removing a header");
+            }
+            Effect::ReplaceRequestBody { replaced, with } => {
+                warn_if(rewrite_request(replaced, &with).is_err(), "rewriting a request");
+            }
+            Effect::SetResponseHeader(name, value) => {
+                warn_if(calls::set_header(Headers::Response, name, &value).is_err(), "setting a header");
+            }
+            Effect::RemoveResponseHeader(name) => {
+                warn_if(calls::remove_header(Headers::Response, name).is_err(), "removing a header");
+            }
+            Effect::ReplaceResponseBody { replaced, with } => warn_if(
+                calls::set_buffer(Buffer::ResponseBody, 0, replaced, &with).is_err(),
+                "rewriting an answer",
+            ),
+            Effect::Count(metric, by) => self.count(metric, by),
+            Effect::Record(line) => {
+                // Access logs that do not ask for the field lack nothing.
+                let _status = calls::set_property("tollgate", line.as_bytes());
+            }
+        }
+        None
+    }
+
+    fn count(&self, metric: Metric, by: u64) {
+        if by == 0 {
+            // A host takes an increment of nothing for a mistake.
+            return;
+        }
+        let mut counters = self.counters.borrow_mut();
+        let known = counters.get(&metric).copied();
+        // Defined once: a host hands out a new id at every definition and never takes one back.
+        let id = known.or_else(|| calls::define_counter(&metric.name(&self.gate.config)).ok());
+        if let Some(id) = id {
+            counters.insert(metric, id);
+            warn_if(calls::increment_metric(id, by).is_err(), "counting");
+        }
+    }
+}
+
+impl Ids {
+    fn mint(&self) -> HoldId {
+        let next = self.next.get();
+        self.next.set(next.wrapping_add(1));
+        HoldId::from_bits(u128::from(self.worker) << 64 | u128::from(next))
+    }
+}
+
+/// The proxy does not announce a new body's length by itself: bytes beyond an old length would stand in
+/// front of the next request on the upstream's connection. So the length changes first, and the body only
+/// once it has.
+fn rewrite_request(replaced: usize, with: &[u8]) -> Result<(), HostError> {
+    calls::set_header(Headers::Request, "content-length", &with.len().to_string())?;
+    calls::set_buffer(Buffer::RequestBody, 0, replaced, with).inspect_err(|_| {
+        // Nothing better is left to do if this fails too: the proxy then refuses the mismatch itself.
+        let _restored = calls::set_header(Headers::Request, "content-length", &replaced.to_string());
+    })
+}
+
+fn warn_if(failed: bool, doing: &str) {
+    if failed {
+        calls::log(Level::Warn, &format!("tollgate: the host failed at {doing}"));
+    }
+}

@@ -1,0 +1,234 @@
+//! Subject × estimate × limits → what to hold where, and what to charge in the end.
+//!
+//! Made once, when the request is read, and carried to the end: the accounts of a request and what they
+//! were asked for do not change while it runs, whatever becomes of the policy meanwhile.
+
+use tollgate_budget::{AccountId, Amount, BudgetKey, Charge, Entry, HoldId, Limit, Mode, Span, Tokens, Unit};
+
+use crate::config::{Api, FilterConfig, HoldRules, LimitRule, RequestPath, Target, Tier};
+use crate::identity::{self, Subject};
+use crate::local::{LocalCharge, LocalReservation, LocalSettlement, Overflow, Place};
+
+/// A policy's limits, with what can be worked out ahead of any request.
+#[derive(Debug)]
+pub struct Limits {
+    overflows: Vec<Overflow>,
+}
+
+/// What the limits' conditions look at, and whose accounts they keep.
+#[derive(Clone, Copy, Debug)]
+pub struct Payer<'a> {
+    pub subject: &'a Subject,
+    pub tier: Tier,
+    pub target: Target<'a>,
+}
+
+impl Limits {
+    pub fn of(config: &FilterConfig) -> Self {
+        Self { overflows: config.limits.iter().map(|rule| overflow(config, rule)).collect() }
+    }
+
+    /// Every account that the payer's request stands under, in the order of the policy.
+    pub fn accounts(
+        &self,
+        config: &FilterConfig,
+        payer: &Payer<'_>,
+        counts: impl Fn(&LimitRule) -> bool,
+    ) -> Vec<Account> {
+        let rules = config.limits.iter().zip(&self.overflows).enumerate();
+        rules
+            .filter(|(_, (rule, _))| counts(rule) && config.applies(rule, &payer.target))
+            .map(|(index, (rule, overflow))| account(config, payer, index, rule, *overflow))
+            .collect()
+    }
+}
+
+// The accounts a subject may ask for: those of every limit that its tier is under, whatever the request.
+impl Limits {
+    pub fn own(&self, config: &FilterConfig, subject: &Subject, tier: Tier) -> Vec<Account> {
+        let path = RequestPath::new("");
+        let payer = Payer { subject, tier, target: config.target(&path, Api::OpenAiChat, "", tier) };
+        let rules = config.limits.iter().zip(&self.overflows).enumerate();
+        rules
+            .filter(|(_, (rule, _))| !rule.depends_on_model() && config.is_under(rule, tier))
+            .map(|(index, (rule, overflow))| account(config, &payer, index, rule, *overflow))
+            .collect()
+    }
+}
+
+/// The account that stands in for all subjects of a limit that its shard has no room for. No attribute of
+/// a policy has an empty name, so no subject can be it.
+fn overflow(config: &FilterConfig, rule: &LimitRule) -> Overflow {
+    let key = BudgetKey {
+        namespace: config.namespace.clone(),
+        limit: rule.name.clone(),
+        subject: vec![(String::new(), b"overflow".to_vec())],
+    };
+    Overflow { account: key.account(), limit: rule.limit(config.default_tier()) }
+}
+
+fn account(
+    config: &FilterConfig,
+    payer: &Payer<'_>,
+    index: usize,
+    rule: &LimitRule,
+    overflow: Overflow,
+) -> Account {
+    let key = identity::key(config, rule, payer.subject, config.family(payer.target.model));
+    let limit = rule.limit(payer.tier);
+    Account {
+        rule: index,
+        unit: rule.unit,
+        mode: rule.mode,
+        limit,
+        largest: share(limit.capacity(), &config.hold),
+        place: Place { account: key.account(), tag: key.tag() },
+        overflow,
+    }
+}
+
+/// The most that one request may hold of an account; never nothing, or the share would be a ban.
+fn share(capacity: Amount, hold: &HoldRules) -> Amount {
+    let units = capacity.units();
+    let part = units / 1000 * hold.max_share_milli + units % 1000 * hold.max_share_milli / 1000;
+    Amount::saturating(part.max(1))
+}
+
+/// The account that one limit keeps for a payer.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// Index into the policy's limits.
+    pub rule: usize,
+    pub unit: Unit,
+    pub mode: Mode,
+    pub limit: Limit,
+    /// The most that one request may hold.
+    pub largest: Amount,
+    pub place: Place,
+    overflow: Overflow,
+}
+
+impl Account {
+    pub fn look(&self) -> Look {
+        Look { place: self.place, limit: self.limit }
+    }
+
+    /// The store had no room for the payer's own account.
+    pub fn use_overflow(&mut self) {
+        self.limit = self.overflow.limit;
+        self.place = Place { account: self.overflow.account, tag: self.place.tag };
+    }
+}
+
+/// Where counting a prompt may stop: beyond it some limit can never grant the request, whatever is left
+/// in it. Limits in shadow mode refuse nothing, so they stop nothing.
+pub fn ceiling(accounts: &[Account], output: Tokens) -> Option<(Tokens, &Account)> {
+    let room = |account: &Account| {
+        let most = Tokens::new(account.unit.whole_floor(account.largest.min(account.limit.capacity())));
+        match account.unit {
+            Unit::Tokens | Unit::RawTokens => Some(most.saturating_sub(output)),
+            Unit::InputTokens => Some(most),
+            Unit::OutputTokens | Unit::Requests => None,
+        }
+    };
+    accounts
+        .iter()
+        .filter(|account| account.mode == Mode::Enforce)
+        .filter_map(|account| room(account).map(|tokens| (tokens, account)))
+        .min_by_key(|(tokens, _)| *tokens)
+}
+
+/// What one request takes, or took, by the kinds that limits count.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Toll {
+    pub input: Tokens,
+    pub output: Tokens,
+}
+
+impl Toll {
+    /// A request that cost no token was a request all the same.
+    pub const NO_TOKENS: Self = Self { input: Tokens::ZERO, output: Tokens::ZERO };
+
+    pub const fn of(self, unit: Unit) -> Amount {
+        match unit {
+            Unit::Tokens | Unit::RawTokens => unit.amount(self.input.saturating_add(self.output)),
+            Unit::InputTokens => unit.amount(self.input),
+            Unit::OutputTokens => unit.amount(self.output),
+            Unit::Requests => unit.amount(Tokens::new(1)),
+        }
+    }
+}
+
+/// Which accounts one request pays into, under which hold.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub id: HoldId,
+    pub accounts: Vec<Account>,
+}
+
+impl Plan {
+    pub fn reservation(&self, toll: Toll, hold: &HoldRules) -> LocalReservation {
+        let charge = |account: &Account| LocalCharge {
+            charge: Charge {
+                account: account.place.account,
+                limit: account.limit,
+                cost: toll.of(account.unit),
+                largest: account.largest,
+                mode: account.mode,
+            },
+            tag: account.place.tag,
+            overflow: account.overflow,
+        };
+        LocalReservation {
+            id: self.id,
+            charges: self.accounts.iter().map(charge).collect(),
+            lease: hold.lease,
+            on_lease_end: hold.on_lease_end,
+        }
+    }
+
+    /// What closes the hold, at what it really cost.
+    pub fn settlement(&self, toll: Toll) -> LocalSettlement {
+        let entry = |account: &Account| {
+            let spent = toll.of(account.unit);
+            (account.place, Entry { account: account.place.account, limit: account.limit, spent })
+        };
+        LocalSettlement { id: self.id, entries: self.accounts.iter().map(entry).collect() }
+    }
+
+    /// What more output takes, beyond the hold.
+    pub fn growth(&self, output: Tokens) -> Growth {
+        let toll = Toll { input: Tokens::ZERO, output };
+        let counts = |account: &&Account| match account.unit {
+            Unit::Tokens | Unit::RawTokens | Unit::OutputTokens => true,
+            Unit::InputTokens | Unit::Requests => false,
+        };
+        let more = |account: &Account| (account.place, toll.of(account.unit));
+        Growth { id: self.id, by: self.accounts.iter().filter(counts).map(more).collect() }
+    }
+
+    /// What keeps the hold from ending with its lease.
+    pub fn renewal(&self, lease: Span) -> Renewal {
+        Renewal { id: self.id, places: self.accounts.iter().map(|account| account.place).collect(), lease }
+    }
+}
+
+/// An account to be asked about.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Look {
+    pub place: Place,
+    pub limit: Limit,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Growth {
+    pub id: HoldId,
+    pub by: Vec<(Place, Amount)>,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Renewal {
+    pub id: HoldId,
+    pub places: Vec<Place>,
+    pub lease: Span,
+}

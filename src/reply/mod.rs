@@ -1,0 +1,224 @@
+//! What the caller is told when we answer ourselves: one place where an error becomes a reply.
+//!
+//! A reply names what is wrong in words a person can act on, in the shape that the API's own SDK turns
+//! into its own error, and repeats nothing that the caller sent.
+
+pub mod limits;
+mod openai;
+
+use serde_json::json;
+use tollgate_budget::{Reason, Standing, Unit};
+
+use crate::config::LimitRule;
+use crate::metrics::BodyReason;
+
+/// Why we answer instead of the upstream.
+#[derive(Clone, Debug)]
+pub enum Problem<'a> {
+    /// A required attribute of the subject has no value.
+    Unidentified { attribute: &'a str },
+    /// The request's body cannot be metered. `hint` says what is wrong with it, never what is in it.
+    Body { reason: BodyReason, hint: String },
+    Refused(Refused<'a>),
+    /// The budgets cannot be asked right now.
+    StoreUnavailable,
+}
+
+/// A limit that says no.
+#[derive(Clone, Debug)]
+pub struct Refused<'a> {
+    pub limit: &'a LimitRule,
+    pub reason: Reason,
+    /// The refusing account before the request.
+    pub standing: Standing,
+    pub requested: Requested,
+}
+
+/// In whole tokens or requests.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Requested {
+    Exactly(u64),
+    /// Counting stopped here, since no more could fit.
+    MoreThan(u64),
+}
+
+/// A whole answer of ours.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Reply {
+    pub status: u32,
+    pub headers: Vec<(&'static str, String)>,
+    pub body: String,
+    /// The proxy's response code details: `tollgate_over_limit`. Never a subject.
+    pub details: &'static str,
+}
+
+impl Problem<'_> {
+    pub fn reply(&self) -> Reply {
+        let error = self.error();
+        let mut headers = vec![("content-type", "application/json".to_owned())];
+        headers.extend(self.retry_headers());
+        Reply {
+            status: error.status,
+            headers,
+            body: openai::body(&error, self.extra()).to_string(),
+            details: self.details(),
+        }
+    }
+
+    fn error(&self) -> openai::Error {
+        match self {
+            Self::Unidentified { attribute } => openai::Error {
+                status: 401,
+                kind: "authentication_error",
+                code: Some("missing_identity"),
+                message: format!("The request does not say who it is for: no value for `{attribute}`."),
+            },
+            Self::Body { reason, hint } => openai::Error {
+                status: body_status(*reason),
+                kind: "invalid_request_error",
+                code: Some(reason.label()),
+                message: hint.clone(),
+            },
+            Self::Refused(refused) => refused.error(),
+            Self::StoreUnavailable => openai::Error {
+                status: 503,
+                kind: "server_error",
+                code: Some("budget_unavailable"),
+                message: "The token budget cannot be checked right now. Please retry.".to_owned(),
+            },
+        }
+    }
+
+    fn retry_headers(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Unidentified { .. } | Self::Body { .. } => Vec::new(),
+            Self::Refused(refused) => match refused.reason {
+                Reason::NotYet { retry_after } => vec![
+                    ("retry-after", retry_after.as_secs_ceil().max(1).to_string()),
+                    ("retry-after-ms", retry_after.as_millis().max(1).to_string()),
+                ],
+                Reason::Never { .. } | Reason::Suspended => vec![no_retry()],
+            },
+            Self::StoreUnavailable => vec![("retry-after", "1".to_owned())],
+        }
+    }
+
+    fn extra(&self) -> Option<serde_json::Value> {
+        match self {
+            Self::Refused(refused) => Some(refused.facts()),
+            Self::Unidentified { .. } | Self::Body { .. } | Self::StoreUnavailable => None,
+        }
+    }
+
+    fn details(&self) -> &'static str {
+        match self {
+            Self::Unidentified { .. } => "tollgate_unidentified",
+            Self::Body { reason, .. } => match reason {
+                BodyReason::NotJson => "tollgate_body_not_json",
+                BodyReason::Nonsense => "tollgate_body_nonsense",
+                BodyReason::TooLarge => "tollgate_body_too_large",
+                BodyReason::Compressed => "tollgate_body_compressed",
+                BodyReason::Missing => "tollgate_body_missing",
+                BodyReason::Unreadable => "tollgate_body_unreadable",
+                BodyReason::Upgrade => "tollgate_upgrade",
+            },
+            Self::Refused(refused) => match refused.reason {
+                Reason::NotYet { .. } => "tollgate_over_limit",
+                Reason::Never { .. } => "tollgate_never_fits",
+                Reason::Suspended => "tollgate_suspended",
+            },
+            Self::StoreUnavailable => "tollgate_store_unavailable",
+        }
+    }
+}
+
+/// The official SDKs obey this before they look at the status.
+fn no_retry() -> (&'static str, String) {
+    ("x-should-retry", "false".to_owned())
+}
+
+const fn body_status(reason: BodyReason) -> u32 {
+    match reason {
+        BodyReason::NotJson | BodyReason::Nonsense | BodyReason::Missing | BodyReason::Upgrade => 400,
+        BodyReason::TooLarge | BodyReason::Unreadable => 413,
+        BodyReason::Compressed => 415,
+    }
+}
+
+impl Refused<'_> {
+    fn error(&self) -> openai::Error {
+        let name = &self.limit.name;
+        let unit = words(self.limit.unit);
+        let amount = self.limit.unit.whole_floor(self.standing.capacity);
+        let used = self.limit.unit.whole_ceil(self.standing.used());
+        let asked = self.requested;
+        match self.reason {
+            Reason::NotYet { retry_after } => openai::Error {
+                status: 429,
+                kind: openai::kind(self.limit.unit),
+                code: Some("rate_limit_exceeded"),
+                message: format!(
+                    "Limit `{name}` reached: {used} of {amount} {unit} in use, {asked} requested. \
+                     Please try again in {wait}.",
+                    wait = limits::duration(retry_after),
+                ),
+            },
+            Reason::Never { largest } => openai::Error {
+                status: 413,
+                kind: openai::kind(self.limit.unit),
+                code: Some("request_never_fits"),
+                message: format!(
+                    "The request asks for {asked} {unit}; limit `{name}` never grants more than {largest} at \
+                     once. Shorten the prompt or lower the output cap.",
+                    largest = self.limit.unit.whole_floor(largest),
+                ),
+            },
+            Reason::Suspended => openai::Error {
+                status: 403,
+                kind: "permission_error",
+                code: Some("budget_suspended"),
+                message: format!("Limit `{name}` is suspended: its amount is 0."),
+            },
+        }
+    }
+
+    /// The member that tells programs what the message tells people.
+    fn facts(&self) -> serde_json::Value {
+        let unit = self.limit.unit;
+        let (requested, exact) = match self.requested {
+            Requested::Exactly(count) => (count, true),
+            Requested::MoreThan(count) => (count, false),
+        };
+        let retry_after_ms = match self.reason {
+            Reason::NotYet { retry_after } => Some(retry_after.as_millis()),
+            Reason::Never { .. } | Reason::Suspended => None,
+        };
+        json!({
+            "limit": self.limit.name,
+            "unit": unit.name(),
+            "used": unit.whole_ceil(self.standing.used()),
+            "amount": unit.whole_floor(self.standing.capacity),
+            "requested": requested,
+            "requested_is_exact": exact,
+            "retry_after_ms": retry_after_ms,
+        })
+    }
+}
+
+impl std::fmt::Display for Requested {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exactly(count) => count.fmt(f),
+            Self::MoreThan(count) => write!(f, "more than {count}"),
+        }
+    }
+}
+
+const fn words(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Tokens | Unit::RawTokens => "tokens",
+        Unit::InputTokens => "input tokens",
+        Unit::OutputTokens => "output tokens",
+        Unit::Requests => "requests",
+    }
+}

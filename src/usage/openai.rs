@@ -1,0 +1,453 @@
+//! Reads answers of the OpenAI dialect: chat and text completions, whole or in chunks, as OpenAI and those
+//! who copy it send them.
+
+use tollgate_budget::Tokens;
+
+use super::count;
+use super::hide::Verdict;
+use super::json::{Reader, Scanner, Word};
+use super::report::{Answered, Ending, Finish, Reach, Report};
+use super::seen::Seen;
+use super::tally::{Counts, Tally};
+use crate::config::Tokenizer;
+
+/// Text gathered before it is counted. Some providers tell a choice's index after its text, so the text of
+/// one chunk waits for it; a longer one is counted under the choice's position.
+const MOST_WAITING: usize = 4096;
+
+/// Choices whose end is watched; the ends of more are not waited for.
+const MOST_WATCHED: u64 = 64;
+
+#[derive(Debug)]
+pub(super) struct Answer {
+    seen: Seen,
+    tally: Tally,
+    reach: Reach,
+    output: Presence,
+    error: Presence,
+    done: Presence,
+    finish: Option<Finish>,
+    /// Choices that have appeared, and those that have ended: one bit each.
+    appeared: u64,
+    ended: u64,
+    document: Document,
+    /// The choice being read.
+    choice: Choice,
+    /// Text of that choice, not yet counted.
+    waiting: Vec<u8>,
+    /// The short string being read.
+    word: Word,
+}
+
+/// Whether something has come.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Presence {
+    #[default]
+    Absent,
+    Present,
+}
+
+/// One body, or the data of one event.
+#[derive(Debug, Default)]
+struct Document {
+    /// Closed usage objects, in the order in which they are believed.
+    usages: [Option<Counts>; 3],
+    /// The usage object being read.
+    open: Counts,
+    usage: TopUsage,
+    choices: u64,
+    output: Presence,
+    error: Presence,
+    /// It is a list, such as `[DONE]`.
+    mark: Presence,
+}
+
+/// What stands under `usage`, as far as it matters for hiding.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum TopUsage {
+    #[default]
+    Absent,
+    Null,
+    Object,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Choice {
+    position: u64,
+    index: Option<u64>,
+    finished: Presence,
+    /// The key under which reasoning came; the same text under a second key is a copy of it.
+    reasoning: Option<Place>,
+}
+
+/// What a value of an answer is to us.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Place {
+    Ignored,
+    Root,
+    /// An element of a root that is an array: not JSON of the API, but `[DONE]` looks like it.
+    Mark,
+    /// What `object` says.
+    Kind,
+    Error,
+    XGroq,
+    Usage(Source),
+    PromptDetails,
+    CompletionDetails,
+    Count(Field),
+    Choices,
+    Choice,
+    Index,
+    Finish,
+    /// `message` or `delta`.
+    Message,
+    /// A string, or a list of parts with texts in them.
+    Content,
+    Part,
+    Text,
+    Reasoning,
+    ReasoningContent,
+    ToolCalls,
+    ToolCall,
+    Function,
+    Audio,
+    /// Output that is not text.
+    Media,
+}
+
+/// Where a usage object stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Source {
+    Top,
+    XGroq,
+    FirstChoice,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Field {
+    Prompt,
+    Completion,
+    Total,
+    Cached,
+    CacheWrite,
+    Reasoning,
+}
+
+impl Reader for Answer {
+    type Place = Place;
+    const IGNORED: Place = Place::Ignored;
+
+    fn member(&self, object: Place, key: &[u8]) -> Place {
+        match (object, key) {
+            (Place::Root, b"choices") => Place::Choices,
+            (Place::Root, b"usage") => Place::Usage(Source::Top),
+            (Place::Root, b"x_groq") => Place::XGroq,
+            (Place::Root, b"object") => Place::Kind,
+            (Place::Root | Place::Choice, b"error") => Place::Error,
+
+            (Place::Choice, b"index") => Place::Index,
+            (Place::Choice, b"delta" | b"message") => Place::Message,
+            (Place::Choice, b"text") => Place::Text,
+            (Place::Choice, b"finish_reason") => Place::Finish,
+            (Place::Choice, b"usage") if self.choice.position == 0 => Place::Usage(Source::FirstChoice),
+
+            (Place::Message, b"content") => Place::Content,
+            (Place::Message, b"reasoning_content") => Place::ReasoningContent,
+            (Place::Message, b"reasoning") => Place::Reasoning,
+            (Place::Message, b"refusal") => Place::Text,
+            (Place::Message, b"tool_calls") => Place::ToolCalls,
+            (Place::Message, b"function_call") => Place::Function,
+            (Place::Message, b"audio") => Place::Audio,
+            (Place::Message, b"images") => Place::Media,
+            (Place::Part, b"text" | b"refusal") => Place::Text,
+            (Place::Part, b"thinking") => Place::Content,
+            (Place::ToolCall, b"function" | b"custom") => Place::Function,
+            (Place::Function, b"name" | b"arguments" | b"input") => Place::Text,
+            (Place::Audio, b"transcript") => Place::Text,
+            (Place::Audio | Place::Media, _) => Place::Media,
+
+            (Place::XGroq, b"usage") => Place::Usage(Source::XGroq),
+            (Place::Usage(_), b"prompt_tokens") => Place::Count(Field::Prompt),
+            (Place::Usage(_), b"completion_tokens") => Place::Count(Field::Completion),
+            (Place::Usage(_), b"total_tokens") => Place::Count(Field::Total),
+            (Place::Usage(_), b"prompt_tokens_details") => Place::PromptDetails,
+            (Place::Usage(_), b"completion_tokens_details") => Place::CompletionDetails,
+            (Place::PromptDetails, b"cached_tokens") => Place::Count(Field::Cached),
+            (Place::PromptDetails, b"cache_write_tokens") => Place::Count(Field::CacheWrite),
+            (Place::CompletionDetails, b"reasoning_tokens") => Place::Count(Field::Reasoning),
+            // DeepSeek's and Moonshot's words for it.
+            (Place::Usage(_), b"prompt_cache_hit_tokens" | b"cached_tokens") => Place::Count(Field::Cached),
+            _ => Place::Ignored,
+        }
+    }
+
+    fn element(&self, array: Place) -> Place {
+        if array == Place::Root {
+            Place::Mark
+        } else if array == Place::Choices {
+            Place::Choice
+        } else if array == Place::Content {
+            Place::Part
+        } else if array == Place::ToolCalls {
+            Place::ToolCall
+        } else if array == Place::Media {
+            Place::Media
+        } else {
+            Place::Ignored
+        }
+    }
+
+    fn open(&mut self, place: Place) {
+        if let Place::Usage(source) = place {
+            self.document.open = Counts::default();
+            if source == Source::Top {
+                self.document.usage = TopUsage::Object;
+            }
+        } else if place == Place::Choice {
+            self.choice = Choice { position: self.document.choices, ..Choice::default() };
+            self.document.choices += 1;
+        } else if place == Place::Error {
+            self.document.error = Presence::Present;
+        }
+    }
+
+    fn close(&mut self, place: Place) {
+        if let Place::Usage(source) = place {
+            let [top, x_groq, first_choice] = &mut self.document.usages;
+            let slot = match source {
+                Source::Top => top,
+                Source::XGroq => x_groq,
+                Source::FirstChoice => first_choice,
+            };
+            *slot = Some(self.document.open);
+        } else if place == Place::Choice {
+            self.end_of_choice();
+        }
+    }
+
+    fn piece(&mut self, place: Place, bytes: &[u8]) {
+        if matches!(place, Place::Text | Place::Content | Place::Part) {
+            self.text(bytes);
+        } else if matches!(place, Place::Reasoning | Place::ReasoningContent) {
+            if *self.choice.reasoning.get_or_insert(place) == place {
+                self.text(bytes);
+            }
+        } else if matches!(place, Place::Count(_) | Place::Finish | Place::Kind) {
+            self.word.push(bytes);
+        } else if place == Place::Media {
+            self.document.output = Presence::Present;
+        } else if place == Place::Error {
+            self.document.error = Presence::Present;
+        }
+    }
+
+    fn string_end(&mut self, place: Place) {
+        if let Place::Count(field) = place {
+            self.document.open.set(field, count::digits(self.word.bytes()));
+        } else if place == Place::Finish {
+            self.finish = finish(self.word.bytes()).or(self.finish);
+            self.choice.finished = Presence::Present;
+        } else if place == Place::Kind && self.word.bytes() == b"error" {
+            self.document.error = Presence::Present;
+        }
+        self.word.clear();
+    }
+
+    fn scalar(&mut self, place: Place, token: &[u8]) {
+        if let Place::Count(field) = place {
+            self.document.open.set(field, count::number(token));
+        } else if place == Place::Index {
+            self.choice.index = count::number(token).map(Tokens::count);
+        } else if place == Place::Usage(Source::Top) {
+            self.document.usage = TopUsage::Null;
+        } else if place == Place::Mark {
+            self.document.mark = Presence::Present;
+            if token == b"DONE" {
+                self.done = Presence::Present;
+            }
+        }
+    }
+}
+
+fn finish(word: &[u8]) -> Option<Finish> {
+    match word {
+        b"stop" | b"eos" => Some(Finish::Stop),
+        b"length" | b"model_length" | b"max_tokens" => Some(Finish::Length),
+        b"tool_calls" | b"function_call" => Some(Finish::ToolCalls),
+        b"content_filter" => Some(Finish::ContentFilter),
+        b"error" => Some(Finish::Error),
+        _ => None,
+    }
+}
+
+impl Counts {
+    /// The last count under a key stands, unless it is none.
+    fn set(&mut self, field: Field, count: Option<Tokens>) {
+        let slot = match field {
+            Field::Prompt => &mut self.prompt,
+            Field::Completion => &mut self.completion,
+            Field::Total => &mut self.total,
+            Field::Cached => &mut self.cached,
+            Field::CacheWrite => &mut self.cache_write,
+            Field::Reasoning => &mut self.reasoning,
+        };
+        *slot = count.or(*slot);
+    }
+}
+
+impl Answer {
+    pub(super) fn new(tokenizer: Tokenizer) -> Self {
+        Self {
+            seen: Seen::new(tokenizer),
+            tally: Tally::default(),
+            reach: Reach::Everything,
+            output: Presence::Absent,
+            error: Presence::Absent,
+            done: Presence::Absent,
+            finish: None,
+            appeared: 0,
+            ended: 0,
+            document: Document::default(),
+            choice: Choice::default(),
+            waiting: Vec::new(),
+            word: Word::new(),
+        }
+    }
+
+    pub(super) fn seen(&self) -> Tokens {
+        self.seen.total()
+    }
+
+    pub(super) fn kept(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether what has been read of the event shows that it is not the usage chunk.
+    pub(super) fn cannot_be_hidden(&self) -> bool {
+        self.document.choices > 0
+            || self.document.error == Presence::Present
+            || self.document.usage == TopUsage::Null
+            || self.document.mark == Presence::Present
+    }
+
+    /// The event is over. Says whether it is a chunk with usage and without choices.
+    pub(super) fn end_of_event(&mut self, scanner: &mut Scanner<Place>) -> Verdict {
+        let is_usage_chunk =
+            scanner.whole() && self.document.usage == TopUsage::Object && !self.cannot_be_hidden();
+        // Half an event is no report, but its text has been generated and sent.
+        let usages = if scanner.whole() { self.document.usages } else { [None; 3] };
+        self.end_of_document(usages);
+        scanner.reset();
+        if is_usage_chunk { Verdict::Hide } else { Verdict::Pass }
+    }
+
+    /// The body is over. A usage object that closed before the body was cut off or went wrong is as good
+    /// as any.
+    pub(super) fn end_of_body(&mut self, scanner: &mut Scanner<Place>) {
+        if scanner.whole() {
+            self.done = Presence::Present;
+        }
+        self.end_of_document(self.document.usages);
+        scanner.reset();
+    }
+
+    fn end_of_document(&mut self, usages: [Option<Counts>; 3]) {
+        self.count_waiting();
+        let mut known = usages.iter().flatten();
+        let best = known.clone().find(|counts| counts.says_something()).or_else(|| known.next());
+        if let Some(counts) = best {
+            self.tally.add(counts);
+        }
+        if best.is_some_and(Counts::says_something) {
+            self.reach = Reach::Everything;
+        } else if self.document.output == Presence::Present {
+            self.reach = Reach::Earlier;
+        }
+        if self.document.output == Presence::Present {
+            self.output = Presence::Present;
+        }
+        if self.document.error == Presence::Present {
+            self.error = Presence::Present;
+        }
+        self.document = Document::default();
+    }
+
+    pub(super) fn report(&self) -> Report {
+        let answered = match (self.output, self.error) {
+            (Presence::Absent, Presence::Absent) => Answered::Nothing,
+            (Presence::Absent, Presence::Present) => Answered::ErrorOnly,
+            (Presence::Present, Presence::Absent) => Answered::Output,
+            (Presence::Present, Presence::Present) => Answered::OutputThenError,
+        };
+        let usage = match self.output {
+            Presence::Present => self.tally.usage(),
+            Presence::Absent => self.tally.usage_of_nothing(),
+        };
+        let all_ended = self.ended != 0 && self.appeared & !self.ended == 0;
+        let ending = if all_ended || self.done == Presence::Present { Ending::Whole } else { Ending::Cut };
+        Report { usage, reach: self.reach, seen: self.seen(), answered, finish: self.finish, ending }
+    }
+
+    fn text(&mut self, mut bytes: &[u8]) {
+        self.document.output = Presence::Present;
+        while !bytes.is_empty() {
+            let room = MOST_WAITING.saturating_sub(self.waiting.len());
+            let (now, later) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
+            self.waiting.extend_from_slice(now);
+            if self.waiting.len() >= MOST_WAITING {
+                self.count_whole_characters();
+            }
+            bytes = later;
+        }
+    }
+
+    fn end_of_choice(&mut self) {
+        self.appeared |= self.bit();
+        if self.choice.finished == Presence::Present {
+            self.ended |= self.bit();
+        }
+        self.count_waiting();
+    }
+
+    /// The bit of the current choice among those that are watched.
+    fn bit(&self) -> u64 {
+        match self.index() {
+            index if index < MOST_WATCHED => 1 << index,
+            _ => 0,
+        }
+    }
+
+    fn index(&self) -> u64 {
+        self.choice.index.unwrap_or(self.choice.position)
+    }
+
+    fn count_waiting(&mut self) {
+        if !self.waiting.is_empty() {
+            let mut waiting = std::mem::take(&mut self.waiting);
+            self.count(&waiting);
+            waiting.clear();
+            self.waiting = waiting;
+        }
+    }
+
+    /// All that waits but a character whose last bytes have not come.
+    fn count_whole_characters(&mut self) {
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let tail = waiting.utf8_chunks().last().map_or(&[][..], |last| last.invalid());
+        let unfinished = std::str::from_utf8(tail).is_err_and(|error| error.error_len().is_none());
+        let whole = if unfinished { waiting.len() - tail.len() } else { waiting.len() };
+        let rest = waiting.split_off(whole);
+        self.count(&waiting);
+        self.waiting = rest;
+    }
+
+    fn count(&mut self, text: &[u8]) {
+        let index = self.index();
+        for part in text.utf8_chunks() {
+            self.seen.push(index, part.valid());
+            if !part.invalid().is_empty() {
+                self.seen.push(index, "\u{FFFD}");
+            }
+        }
+    }
+}
