@@ -220,8 +220,10 @@ fn path_pattern(path: &str, at: Place<'_>, problems: &mut Problems) -> Option<Pa
 fn hold(raw: Option<&raw::Hold>, at: Place<'_>, problems: &mut Problems) -> HoldRules {
     let raw = raw.cloned().unwrap_or_default();
     let max_share_milli = raw.max_share.map_or(1000, |share| share.milli_floor);
-    if !(1..=1000).contains(&max_share_milli) {
-        problems.add(at.key("max_share"), "a share is at least 0.001 and at most 1");
+    if let Some(share) = raw.max_share
+        && !(1..=1000).contains(&max_share_milli)
+    {
+        problems.add(at.key("max_share"), format!("found {share}, expected 0.001 to 1"));
     }
     HoldRules {
         max_output: tokens(raw.max_output_tokens, 1, at.key("max_output_tokens"), problems)

@@ -38,9 +38,9 @@ impl FilterConfig {
         let document =
             document::parse(bytes).map_err(|problem| vec![ConfigError { path: String::new(), problem }])?;
         let mut problems = Problems::default();
-        let policy = raw::Policy::read(&document, Place::Document, &mut problems).unwrap_or_default();
-        let config = compile::compile(&policy, &mut problems);
-        problems.into_result().map(|()| config)
+        let policy = raw::Policy::read(&document, Place::Document, &mut problems);
+        let config = policy.map(|policy| compile::compile(&policy, &mut problems));
+        problems.into_result(config)
     }
 }
 

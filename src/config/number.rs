@@ -2,6 +2,8 @@
 //!
 //! They are read as decimals, never as binary fractions: `1.1` is 1,100 thousandths exactly.
 
+use std::fmt;
+
 use serde_json::{Value, json};
 use tollgate_budget::Span;
 
@@ -12,7 +14,8 @@ use super::read::Read;
 const MAX_DIGITS: usize = 24;
 
 /// Longer than a year: beyond it a window is a calendar's, and milliseconds stay far below 2^53.
-const MAX_SPAN: Span = Span::from_secs(400 * 24 * 60 * 60);
+const MAX_DAYS: u64 = 400;
+const MAX_SPAN: Span = Span::from_secs(MAX_DAYS * 24 * 60 * 60);
 
 /// A whole number, zero included.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -50,6 +53,13 @@ impl Read for Count {
 pub(super) struct Ratio {
     pub(super) milli_floor: u64,
     pub(super) milli_ceil: u64,
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{}.{:03}", self.milli_floor / 1000, self.milli_floor % 1000);
+        f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
+    }
 }
 
 impl Read for Ratio {
@@ -156,7 +166,7 @@ impl Read for Span {
                 problems.add(at, format!("`{text}` is no time at all; a duration must be longer than zero"))
             }
             Some(millis) if millis > MAX_SPAN.as_millis() => {
-                problems.add(at, format!("`{text}` is longer than {MAX_SPAN}, the longest there is"));
+                problems.add(at, format!("`{text}` is longer than {MAX_DAYS}d, the longest there is"));
             }
             Some(millis) => return Some(Self::from_millis(millis)),
         }
@@ -194,13 +204,10 @@ mod tests {
     fn read<T: Read>(value: Value) -> Result<T, String> {
         let mut problems = Problems::default();
         let read = T::read(&value, Place::Document, &mut problems);
-        match (read, problems.into_result()) {
-            (Some(read), Ok(())) => Ok(read),
-            (None, Err(problems)) => Err(problems[0].problem.clone()),
-            (read, result) => {
-                panic!("{value}: a value and a problem, or neither: {} {result:?}", read.is_some())
-            }
-        }
+        let was_read = read.is_some();
+        let result = problems.into_result(read);
+        assert_eq!(was_read, result.is_ok(), "{value}: a value and a problem, or neither");
+        result.map_err(|problems| problems[0].problem.clone())
     }
 
     #[test]

@@ -83,12 +83,16 @@ impl Problems {
         self.add(at, format!("found {}, expected {expected}", Found(found)));
     }
 
-    pub(super) fn into_result(self) -> Result<(), Vec<ConfigError>> {
+    /// What was made of the document, if nothing was wrong with it.
+    pub(super) fn into_result<T>(self, made: Option<T>) -> Result<T, Vec<ConfigError>> {
         let Self { mut found, unlisted } = self;
         if unlisted > 0 {
             found.push(ConfigError { path: String::new(), problem: format!("{unlisted} more problems") });
         }
-        if found.is_empty() { Ok(()) } else { Err(found) }
+        match made {
+            Some(made) if found.is_empty() => Ok(made),
+            Some(_) | None => Err(found),
+        }
     }
 }
 
@@ -188,7 +192,7 @@ mod tests {
         for _ in 0..MAX_PROBLEMS + 5 {
             problems.add(Place::Document, "x");
         }
-        let all = problems.into_result().unwrap_err();
+        let all = problems.into_result(Some(())).unwrap_err();
         assert_eq!(all.len(), MAX_PROBLEMS + 1);
         assert_eq!(all.last().unwrap().problem, "5 more problems");
     }

@@ -172,12 +172,12 @@ fn overshoots(
     if limit.unit == Unit::Requests {
         return writeln!(f, "  Can never be overshot: a request is counted before it passes.");
     }
-    for (path, tier) in tiers {
+    for (path, tier) in tiers.iter().filter(|(_, tier)| limit.limit(*tier).quota != Quota::Suspended) {
         let of = path.strip_prefix('.').map(|tier| format!(" by tier {tier}")).unwrap_or_default();
         match overshoot::worst(config, limit, *tier) {
             Some(worst) => writeln!(f, "  Can be overshot{of} by at most {worst}.")?,
             None if counts_output(limit.unit) => {
-                writeln!(f, "  Answers cannot overshoot it{of}: they are held in full.")?
+                writeln!(f, "  Answers cannot overshoot it{of}: they are held in full.")?;
             }
             None => writeln!(f, "  Answers cannot overshoot it{of}: they are not counted.")?,
         }
@@ -191,10 +191,19 @@ fn overshoots(
     Ok(())
 }
 
+/// Patterns of which the same is known share a line.
 fn models(config: &FilterConfig, f: &mut Formatter<'_>) -> fmt::Result {
-    writeln!(f, "Models (the first match decides):")?;
+    let mut lines: Vec<(Vec<&str>, String)> = Vec::new();
     for rule in config.models.iter().filter(|rule| rule.pattern.as_str() != "*") {
-        writeln!(f, "  {}: {}", rule.pattern, model(rule))?;
+        let known = model(rule);
+        match lines.iter_mut().find(|(_, line)| *line == known) {
+            Some((patterns, _)) => patterns.push(rule.pattern.as_str()),
+            None => lines.push((vec![rule.pattern.as_str()], known)),
+        }
+    }
+    writeln!(f, "Models (of several matches the first in the policy decides):")?;
+    for (patterns, known) in lines {
+        writeln!(f, "  {}: {known}", patterns.join(", "))?;
     }
     writeln!(f, "  any other: {}", model(&config.unknown_model))
 }
@@ -225,14 +234,17 @@ const fn vocabulary_word(vocabulary: Vocabulary) -> &'static str {
 
 fn rest(config: &FilterConfig, f: &mut Formatter<'_>) -> fmt::Result {
     let hold = &config.hold;
-    let share = thousandths(hold.max_share_milli);
+    let share = match hold.max_share_milli {
+        1000 => "all".to_owned(),
+        milli => thousandths(milli),
+    };
     writeln!(
         f,
         "All limits of a request are charged at once or not at all; a request refused by one costs nothing in the others."
     )?;
     writeln!(
         f,
-        "One request holds at most {} output tokens, and at most {share} of an account.",
+        "One request holds at most {share} of an account, and at most {} output tokens; answers (`n`) beyond those are not held, and their cost comes on top of the bounds above.",
         grouped(hold.max_output.count())
     )?;
     let end = match hold.on_lease_end {

@@ -1,6 +1,6 @@
 //! What is allowed, and seldom meant.
 
-use tollgate::config::{Attribute, ConfigError, FilterConfig, LimitRule, Source, Tier, TierStanding};
+use tollgate::config::{Attribute, ConfigError, FilterConfig, Form, LimitRule, Source, Tier, TierStanding};
 use tollgate_budget::{Amount, Quota, Unit};
 
 /// Attributes that decide who pays and how much they get.
@@ -32,8 +32,11 @@ fn forgeable(config: &FilterConfig) -> Vec<ConfigError> {
     let worth = |attribute: &&Attribute| WORTH_FORGING.contains(&attribute.name.as_str());
     let sources = config.subject.iter().filter(worth).flat_map(|attribute| {
         let untrusted = |(i, source): (usize, &Source)| match source {
-            Source::Header { name, trusted: false, .. } => Some((attribute.name.clone(), i, name.clone())),
-            Source::Header { trusted: true, .. } | Source::Bearer => None,
+            Source::Header { name, form: Form::AsIs, trusted: false, .. } => {
+                Some((attribute.name.clone(), i, name.clone()))
+            }
+            // Nobody can guess the secret of another.
+            Source::Header { .. } | Source::Bearer => None,
         };
         attribute.sources.iter().enumerate().filter_map(untrusted)
     });

@@ -58,7 +58,7 @@ fn tiers(
     problems: &mut Problems,
 ) -> Option<Tiers> {
     let by_amount = list.read_items().find_map(|(i, limit)| match &limit.amount {
-        Some(AmountChoice::PerTier(table)) => Some((i, names(table))),
+        Some(AmountChoice::PerTier(table)) => Some((i, names(table))).filter(|(_, names)| !names.is_empty()),
         Some(AmountChoice::Same(_)) | None => None,
     });
     let by_condition = list.read_items().find_map(|(i, limit)| {
@@ -135,7 +135,11 @@ impl Scope<'_> {
         if raw.unit.is_none() {
             problems.add_unless_touched(at.key("unit"), "missing; write `unit: tokens` or `unit: requests`");
         }
-        let window = window(raw, at.key("window"), problems);
+        let window = match &raw.window {
+            // A unit that is not built yet may need none.
+            None if problems.touched(at.key("unit")) => None,
+            _ => window(raw, at.key("window"), problems),
+        };
         let amount = self.amounts(raw, at.key("amount"), problems);
         Some(LimitRule {
             name: raw.name.clone()?,
@@ -268,7 +272,7 @@ fn amount(Count(count): Count, unit: Unit, at: Place<'_>, problems: &mut Problem
     let amount = count.checked_mul(unit.scale()).and_then(Amount::new);
     if amount.is_none() {
         let most = Amount::MAX.units() / unit.scale();
-        problems.add(at, format!("more than {most}, which is 4 × 10^15 internal units, the most there is"));
+        problems.add(at, format!("found {count}, expected {most} at most (4 × 10^15 internal units)"));
     }
     amount
 }

@@ -148,7 +148,7 @@ fn tokenizer(
 
 fn check_ratio(ratio: Ratio, at: Place<'_>, problems: &mut Problems) {
     if !RATIOS.contains(&ratio.milli_floor) || !RATIOS.contains(&ratio.milli_ceil) {
-        problems.add(at, "expected 0.1 to 100");
+        problems.add(at, format!("found {ratio}, expected 0.1 to 100"));
     }
 }
 
