@@ -3,7 +3,7 @@
 //! Made once, when the request is read, and carried to the end: the accounts of a request and what they
 //! were asked for do not change while it runs, whatever becomes of the policy meanwhile.
 
-use tollgate_budget::{AccountId, Amount, BudgetKey, Charge, Entry, HoldId, Limit, Mode, Span, Tokens, Unit};
+use tollgate_budget::{Amount, BudgetKey, Charge, Entry, HoldId, Limit, Mode, Span, Tokens, Unit};
 
 use crate::config::{Api, FilterConfig, HoldRules, LimitRule, RequestPath, Target, Tier};
 use crate::identity::{self, Subject};

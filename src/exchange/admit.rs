@@ -1,6 +1,6 @@
 //! From a whole body to a decision, and from the decision to the upstream or to a refusal.
 
-use tollgate_budget::{Decision, Grant, Reason, Refusal, Standing, Tokens, Unit};
+use tollgate_budget::{Amount, Decision, Grant, Reason, Refusal, Span, Standing, Tokens, Unit};
 
 use super::record;
 use super::state::{Answer, Asking, Gathering, HeaderHold, Open, Request, Rewrite, State};
@@ -11,7 +11,7 @@ use crate::estimate::{self, Basis, Estimate, OverCeiling, bytes};
 use crate::local::{Granted, StoreError};
 use crate::metrics::{BodyReason, Metric, Outcome, StoreErrorKind};
 use crate::plan::{self, Account, Payer, Plan, Toll};
-use crate::reply::{Problem, Refused, Requested, limits};
+use crate::reply::{Problem, Requested, limits};
 use crate::usage::HideUsage;
 
 /// A route that is charged by the request: its body is nobody's business.
@@ -77,7 +77,8 @@ impl Gathering {
         let model = config.model_index(name);
         let rule = config.model_rule(model);
         let plan = self.request.plan(name, |_| true, step);
-        let ceiling = plan::ceiling(&plan.accounts, estimate::output(&chat, rule, &config.hold));
+        let output = estimate::output(&chat, rule, &config.hold);
+        let ceiling = plan::ceiling(&plan.accounts, output);
         let estimate = estimate::estimate(
             &chat,
             rule,
@@ -90,7 +91,7 @@ impl Gathering {
                 let rewrite = self.rewrite(bytes, &chat, step);
                 Asking { plan, estimate, model: Some(model), rewrite }.ask(step)
             }
-            (Err(over), Some((_, account))) => never(account, over, step),
+            (Err(over), Some((_, account))) => never(account, over, output, step),
             // Without a ceiling nothing is over it.
             (Err(_), None) => self.unreadable(step),
         }
@@ -214,15 +215,16 @@ fn refuse(accounts: &[Account], refusal: &Refusal, toll: Toll, step: &mut Step<'
 }
 
 /// No amount of waiting makes the prompt fit; how much too large it is was not worth counting.
-fn never(account: &Account, over: OverCeiling, step: &mut Step<'_>) -> State {
+fn never(account: &Account, over: OverCeiling, output: Tokens, step: &mut Step<'_>) -> State {
     let empty = Standing {
         capacity: account.limit.capacity(),
-        held: tollgate_budget::Amount::ZERO,
-        spent: tollgate_budget::Amount::ZERO,
-        reset: tollgate_budget::Span::ZERO,
+        held: Amount::ZERO,
+        spent: Amount::ZERO,
+        reset: Span::ZERO,
     };
     let largest = account.largest.min(account.limit.capacity());
-    let requested = Requested::MoreThan(over.more_than.count());
+    let toll = Toll { input: over.more_than, output };
+    let requested = Requested::MoreThan(account.unit.whole_ceil(toll.of(account.unit)));
     step.refuse(account, Reason::Never { largest }, empty, requested)
 }
 
