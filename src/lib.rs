@@ -3,3 +3,4 @@
 //! Modules in the order bytes travel.
 
 pub mod config;
+pub mod local;
