@@ -1,5 +1,12 @@
 //! What the ledger promises, over generated histories. The seed is fixed: a failure is a failure for all.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
@@ -279,10 +286,10 @@ proptest! {
         for op in &ops {
             let did = world.run(op);
             model.follow(op, &did, &world);
-            for account in 0..ACCOUNTS {
+            for (account, limit) in limits.iter().enumerate() {
                 let used = world.standing(account).used().units();
-                let counted = model.used(account, &limits[account], world.now);
-                match limits[account].window {
+                let counted = model.used(account, limit, world.now);
+                match limit.window {
                     Window::Fixed(_) | Window::Sliding(_) => {
                         prop_assert_eq!(used, counted, "account {} after {:?}", account, op);
                     }
@@ -302,12 +309,11 @@ proptest! {
         costs in prop::array::uniform3(0..400_u64),
     ) {
         let mut world = World::new(limits);
-        for op in &ops {
-            let op = match op.clone() {
-                // Only what ends by itself may be foreseen.
-                Op::Reserve { costs, lease, .. } => Op::Reserve { costs, lease, how: OnLeaseEnd::Charge },
-                other => other,
-            };
+        for mut op in ops {
+            // Only what ends by itself may be foreseen.
+            if let Op::Reserve { how, .. } = &mut op {
+                *how = OnLeaseEnd::Charge;
+            }
             world.run(&op);
         }
         let reservation = world.reservation(costs, 1000, OnLeaseEnd::Charge);
@@ -332,8 +338,7 @@ proptest! {
         for op in &ops {
             world.run(op);
         }
-        for account in 0..ACCOUNTS {
-            let limit = limits[account];
+        for (account, limit) in limits.iter().enumerate() {
             let own = match limit.window {
                 Window::Fixed(_) => 1,
                 Window::Sliding(_) => 2,

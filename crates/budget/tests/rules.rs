@@ -1,5 +1,12 @@
 //! The ledger's rules one by one, where a generated history would hide the point.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
 use tollgate_budget::{
     AccountId, Amount, Capacity, Charge, Decision, Entry, Found, Full, Grant, HoldId, Ledger, Limit, Memory,
     Mode, OnLeaseEnd, Outcome, Quota, Reason, Refusal, Reservation, Settled, Settlement, Span, Standing,
