@@ -107,7 +107,9 @@ impl UsageMeter {
         }
     }
 
-    /// Output seen so far: visible text, reasoning, refusals, tool calls.
+    /// Output seen so far: visible text, reasoning, refusals, tool calls. Asking counts a short tail of text
+    /// anew; a token has at least one byte, so who waits for some tokens more need not ask until as many
+    /// bytes more have come.
     pub fn seen(&self) -> Tokens {
         self.answer.seen()
     }
