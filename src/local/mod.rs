@@ -139,6 +139,24 @@ impl<S: SharedData> LocalStore<S> {
         Ok(Reserved { decision: Decision::Granted(taken.grant()), places })
     }
 
+    /// What [`reserve`](Self::reserve) would decide, taking nothing.
+    pub fn check(&self, asked: &LocalReservation, now: Timestamp) -> Result<Decision, StoreError> {
+        let places: Vec<Place> = asked.charges.iter().map(|charge| self.place(charge)).collect();
+        let mut gravest: Option<Refusal> = None;
+        let mut last = None;
+        while let Some(shard) = next_shard(&places, last) {
+            last = Some(shard);
+            let members = members_of(&places, shard);
+            let part = asked.part(&places, &members);
+            let weighed = self.shards.step(shard, |ledger| ledger.weigh(&part.charges, now))?;
+            if let Err(refusal) = weighed {
+                let refusal = refusal_at(&members, refusal);
+                gravest = Some(gravest.map_or(refusal, |other| other.graver(refusal)));
+            }
+        }
+        Ok(gravest.map_or_else(|| Decision::Granted(Taken::default().grant()), Decision::Refused))
+    }
+
     /// Replaces a hold by its true cost. What the store no longer knows is charged plainly.
     pub fn settle(&self, id: HoldId, spent: &[Spent], now: Timestamp) -> Result<Settled, Unsettled> {
         let mut rest = spent.to_vec();
