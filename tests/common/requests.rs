@@ -168,15 +168,22 @@ pub struct Standing {
     pub held: u64,
 }
 
-/// Reads an account through the budget path; of the first tenant if none is named.
+/// Reads an account through the budget path; of the nameless tenant if none is named.
 pub fn standing(proxy: &impl Proxy, limit: &str, tenant: &str) -> Standing {
+    let mut all = standings(proxy, tenant).into_iter();
+    all.find(|(name, _)| name == limit).map(|(_, standing)| standing).expect("an account of this limit")
+}
+
+/// All of a tenant's accounts by their limits.
+pub fn standings(proxy: &impl Proxy, tenant: &str) -> Vec<(String, Standing)> {
     let ask = Ask::get("/tollgate/budget");
     let ask = if tenant.is_empty() { ask } else { ask.tenant(tenant) };
     let seen = ask.send(proxy).seen();
     assert_eq!(seen.status(), 200);
-    let body = seen.json();
-    let account = body["accounts"].as_array().unwrap().iter().find(|account| account["limit"] == limit);
-    let account = account.unwrap_or_else(|| panic!("no account of {limit}: {body}"));
-    let part = |name: &str| account[name].as_u64().unwrap();
-    Standing { spent: part("spent"), held: part("held") }
+    let read = |account: &Value| {
+        let part = |name: &str| account[name].as_u64().unwrap();
+        let standing = Standing { spent: part("spent"), held: part("held") };
+        (account["limit"].as_str().unwrap().to_owned(), standing)
+    };
+    seen.json()["accounts"].as_array().unwrap().iter().map(read).collect()
 }
