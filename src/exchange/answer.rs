@@ -16,6 +16,10 @@ use crate::usage::{Answered, Cost, Ending, Held, HideUsage, Passed, Report, Usag
 /// nothing, often enough that the next request meets a fuller account.
 const STEP: Tokens = Tokens::new(256);
 
+/// A token has at least a byte, and no factor in use makes more than four of one. To ask the meter costs time
+/// that grows with a run of text that does not break, so it is not asked with every chunk.
+const MOST_PER_BYTE: u64 = 4;
+
 impl Open {
     pub(super) fn response_headers(
         &mut self,
@@ -42,7 +46,11 @@ impl Open {
             step.effects.push(Effect::RemoveResponseHeader("content-length"));
         }
         let tokenizer = step.gate.config.model_rule(model).tokenizer;
-        Answer::Followed { meter: Box::new(UsageMeter::new(tokenizer, self.hide)), model }
+        Answer::Followed {
+            meter: Box::new(UsageMeter::new(tokenizer, self.hide)),
+            model,
+            ask_at: bytes_of(self.covered),
+        }
     }
 
     pub(super) fn follows(&self) -> bool {
@@ -69,7 +77,7 @@ impl Open {
     }
 
     pub(super) fn response_body(&mut self, chunk: &[u8], body: Body, step: &mut Step<'_>) {
-        let Answer::Followed { meter, .. } = &mut self.answer else { return };
+        let Answer::Followed { meter, ask_at, model: _ } = &mut self.answer else { return };
         let passed = meter.chunk(chunk);
         let held_back = match body {
             Body::Goes => Vec::new(),
@@ -86,9 +94,12 @@ impl Open {
                 step.effects.push(Effect::ReplaceResponseBody { replaced: chunk.len(), with });
             }
         }
-        let seen = meter.seen();
-        if seen > self.covered {
-            self.outgrow(seen, step);
+        if meter.text_bytes() > *ask_at {
+            let seen = meter.seen();
+            *ask_at = meter.text_bytes().saturating_add(bytes_of(self.covered.saturating_sub(seen)));
+            if seen > self.covered {
+                self.outgrow(seen, step);
+            }
         }
         self.keep_lease(step);
     }
@@ -129,7 +140,7 @@ impl Open {
                 step.record.status = Status::Ok;
                 Toll::NO_TOKENS
             }
-            Answer::Followed { meter, model } => {
+            Answer::Followed { meter, model, ask_at: _ } => {
                 // On a broken stream the bytes still held back have no one to go to.
                 let _nobody = meter.finish();
                 let report = meter.report();
@@ -144,6 +155,11 @@ impl Open {
         step.close_record();
         State::Ended
     }
+}
+
+/// The least bytes that so many tokens take, a factor on top of the tokenizer's count included.
+const fn bytes_of(tokens: Tokens) -> u64 {
+    tokens.count() / MOST_PER_BYTE
 }
 
 fn status(report: &Report) -> Status {

@@ -95,5 +95,10 @@ pub(super) enum Answer {
     Failed,
     /// On a route that is charged by the request.
     Uncounted,
-    Followed { meter: Box<UsageMeter>, model: usize },
+    Followed {
+        meter: Box<UsageMeter>,
+        model: usize,
+        /// With fewer bytes of text than this the answer cannot outgrow its hold.
+        ask_at: u64,
+    },
 }

@@ -108,10 +108,15 @@ impl UsageMeter {
     }
 
     /// Output seen so far: visible text, reasoning, refusals, tool calls. Asking counts a short tail of text
-    /// anew; a token has at least one byte, so who waits for some tokens more need not ask until as many
-    /// bytes more have come.
+    /// anew; a token has at least one byte, so who waits for some tokens more need not ask until there are as
+    /// many more [`text_bytes`](Self::text_bytes).
     pub fn seen(&self) -> Tokens {
         self.answer.seen()
+    }
+
+    /// Bytes of what [`seen`](Self::seen) counts.
+    pub fn text_bytes(&self) -> u64 {
+        self.answer.text_bytes()
     }
 
     /// What is known so far; final after [`UsageMeter::finish`].

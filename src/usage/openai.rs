@@ -204,6 +204,10 @@ impl Answer {
         }
     }
 
+    pub(super) const fn text_bytes(&self) -> u64 {
+        self.seen.bytes()
+    }
+
     pub(super) fn seen(&self) -> Tokens {
         self.seen.total()
     }

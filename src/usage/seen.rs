@@ -16,6 +16,8 @@ const BYTES_PER_TOKEN: u64 = 4;
 pub(super) struct Seen {
     tokenizer: Tokenizer,
     counters: Vec<(u64, Counter)>,
+    /// Of all choices.
+    bytes: u64,
     /// Characters of all choices, where characters are what is counted.
     characters: u64,
     /// Bytes of the choices without a counter.
@@ -24,10 +26,11 @@ pub(super) struct Seen {
 
 impl Seen {
     pub(super) const fn new(tokenizer: Tokenizer) -> Self {
-        Self { tokenizer, counters: Vec::new(), characters: 0, uncounted: 0 }
+        Self { tokenizer, counters: Vec::new(), bytes: 0, characters: 0, uncounted: 0 }
     }
 
     pub(super) fn push(&mut self, choice: u64, text: &str) {
+        self.bytes = self.bytes.saturating_add(text.len() as u64);
         let vocabulary = match self.tokenizer {
             Tokenizer::Characters { .. } => {
                 self.characters = self.characters.saturating_add(text.chars().count() as u64);
@@ -44,6 +47,10 @@ impl Seen {
         } else {
             self.uncounted = self.uncounted.saturating_add(text.len() as u64);
         }
+    }
+
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     pub(super) fn total(&self) -> Tokens {
