@@ -12,4 +12,4 @@ mod flows;
 use common::proxy::native::NativeProxy as ProxyUnderTest;
 
 /// Answers up to this long are cut at every byte.
-const CUT_AT_EVERY_BYTE: usize = 1200;
+const CUT_AT_EVERY_BYTE: usize = 2000;

@@ -8,9 +8,10 @@
 )]
 
 mod common;
+mod compiled;
 mod flows;
 
 use common::proxy::compiled::CompiledProxy as ProxyUnderTest;
 
-/// Answers up to this long are cut at every byte: the interpreter takes its time.
-const CUT_AT_EVERY_BYTE: usize = 300;
+/// Answers up to this long are cut at every byte.
+const CUT_AT_EVERY_BYTE: usize = 600;

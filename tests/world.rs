@@ -18,7 +18,8 @@ use common::cuts::Random;
 use common::proxy::native::{NativeProxy, NativeStream};
 use common::proxy::{Proxy, START_MS, Seen, Setup, Stream};
 use common::requests::{
-    Ask, PROMPT, Standing, answer, answer_bytes, begin_events, delta, send_events, standing, standings, usage_event,
+    Ask, PROMPT, Standing, answer, answer_bytes, begin_events, delta, send_events, standing, standings,
+    usage_event,
 };
 use serde_json::{Value, json};
 
@@ -298,7 +299,10 @@ impl World {
             assert_eq!(self.standing("requests", tenant), requests, "seed {seed}: {tenant}");
             let Standing { spent, held } = self.standing("tenant", tenant);
             let (least, most) = (sum(&own, Exchange::least), sum(&own, Exchange::most));
-            assert!(held == 0 && (least..=most).contains(&spent), "seed {seed}: {tenant}: {spent}, not {least}..={most}");
+            assert!(
+                held == 0 && (least..=most).contains(&spent),
+                "seed {seed}: {tenant}: {spent}, not {least}..={most}"
+            );
             assert!(least == most || self.plot.clock == Clock::Steps);
         }
         let tenants = TENANTS.map(|tenant| self.standing("tenant", tenant).spent);
@@ -354,11 +358,19 @@ impl Exchange {
 
     /// What a lost stream grew by is lost too where its lease had ended before: the clock had stepped.
     fn least(&self, on_lease_end: &str) -> u64 {
-        if self.phase == Phase::Lost { self.lost(self.cap, on_lease_end) } else { charged(&self.stream.seen()) }
+        if self.phase == Phase::Lost {
+            self.lost(self.cap, on_lease_end)
+        } else {
+            charged(&self.stream.seen())
+        }
     }
 
     fn most(&self, on_lease_end: &str) -> u64 {
-        if self.phase == Phase::Lost { self.lost(self.covered, on_lease_end) } else { charged(&self.stream.seen()) }
+        if self.phase == Phase::Lost {
+            self.lost(self.covered, on_lease_end)
+        } else {
+            charged(&self.stream.seen())
+        }
     }
 
     fn lost(&self, output: u64, on_lease_end: &str) -> u64 {
