@@ -11,11 +11,9 @@ pub mod usage;
 pub mod metrics;
 
 pub mod estimate;
-pub mod plan;
-
-pub mod reply;
-
 pub mod local;
+pub mod plan;
+pub mod reply;
 
 pub mod exchange;
 

@@ -83,7 +83,7 @@ pub enum SettledAs {
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum StoreErrorKind {
     /// No room for another open hold in the shard.
-    HoldsFull,
+    Full,
     /// Other workers won every race for the shard.
     Contended,
     /// The shard's bytes are not a ledger's, or the host refused to show them.
@@ -200,7 +200,7 @@ impl SettledAs {
 impl StoreErrorKind {
     const fn label(self) -> &'static str {
         match self {
-            Self::HoldsFull => "holds_full",
+            Self::Full => "full",
             Self::Contended => "contended",
             Self::Unreadable => "unreadable",
         }

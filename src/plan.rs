@@ -3,11 +3,11 @@
 //! Made once, when the request is read, and carried to the end: the accounts of a request and what they
 //! were asked for do not change while it runs, whatever becomes of the policy meanwhile.
 
-use tollgate_budget::{AccountId, Amount, BudgetKey, Charge, Entry, HoldId, Limit, Mode, Span, Tokens, Unit};
+use tollgate_budget::{AccountId, Amount, BudgetKey, Charge, HoldId, Limit, Mode, Tokens, Unit};
 
 use crate::config::{Api, FilterConfig, HoldRules, LimitRule, RequestPath, Target, Tier};
 use crate::identity::{self, Subject};
-use crate::local::{LocalCharge, LocalReservation, LocalSettlement, Overflow, Place};
+use crate::local::{LocalCharge, LocalReservation, Overflow, Place, Spent};
 
 /// A policy's limits, with what can be worked out ahead of any request.
 #[derive(Debug)]
@@ -82,7 +82,8 @@ fn account(
         mode: rule.mode,
         limit,
         largest: share(limit.capacity(), &config.hold),
-        place: Place { account: key.account(), tag: key.tag() },
+        id: key.account(),
+        tag: key.tag(),
         overflow,
     }
 }
@@ -104,19 +105,25 @@ pub struct Account {
     pub limit: Limit,
     /// The most that one request may hold.
     pub largest: Amount,
-    pub place: Place,
+    id: AccountId,
+    tag: u64,
     overflow: Overflow,
 }
 
 impl Account {
-    pub fn look(&self) -> Look {
-        Look { place: self.place, limit: self.limit }
-    }
-
-    /// The store had no room for the payer's own account.
-    pub fn use_overflow(&mut self) {
-        self.limit = self.overflow.limit;
-        self.place = Place { account: self.overflow.account, tag: self.place.tag };
+    /// What the toll takes from the account.
+    pub fn charge(&self, toll: Toll) -> LocalCharge {
+        LocalCharge {
+            charge: Charge {
+                account: self.id,
+                limit: self.limit,
+                cost: toll.of(self.unit),
+                largest: self.largest,
+                mode: self.mode,
+            },
+            tag: self.tag,
+            overflow: self.overflow,
+        }
     }
 }
 
@@ -168,67 +175,47 @@ pub struct Plan {
 
 impl Plan {
     pub fn reservation(&self, toll: Toll, hold: &HoldRules) -> LocalReservation {
-        let charge = |account: &Account| LocalCharge {
-            charge: Charge {
-                account: account.place.account,
-                limit: account.limit,
-                cost: toll.of(account.unit),
-                largest: account.largest,
-                mode: account.mode,
-            },
-            tag: account.place.tag,
-            overflow: account.overflow,
-        };
         LocalReservation {
             id: self.id,
-            charges: self.accounts.iter().map(charge).collect(),
+            charges: self.accounts.iter().map(|account| account.charge(toll)).collect(),
             lease: hold.lease,
             on_lease_end: hold.on_lease_end,
         }
     }
 
-    /// What closes the hold, at what it really cost.
-    pub fn settlement(&self, toll: Toll) -> LocalSettlement {
-        let entry = |account: &Account| {
-            let spent = toll.of(account.unit);
-            (account.place, Entry { account: account.place.account, limit: account.limit, spent })
-        };
-        LocalSettlement { id: self.id, entries: self.accounts.iter().map(entry).collect() }
+    /// The hold, as the store took it.
+    pub fn granted(self, places: Vec<Place>) -> Granted {
+        let units = self.accounts.iter().map(|account| account.unit);
+        Granted { id: self.id, places: places.into_iter().zip(units).collect() }
+    }
+}
+
+/// A hold that is to be settled.
+#[derive(Clone, Debug)]
+pub struct Granted {
+    pub id: HoldId,
+    places: Vec<(Place, Unit)>,
+}
+
+impl Granted {
+    /// What the request really cost, account by account.
+    pub fn spent(&self, toll: Toll) -> Vec<Spent> {
+        let spent = |(place, unit): &(Place, Unit)| Spent { place: *place, amount: toll.of(*unit) };
+        self.places.iter().map(spent).collect()
     }
 
     /// What more output takes, beyond the hold.
-    pub fn growth(&self, output: Tokens) -> Growth {
-        let toll = Toll { input: Tokens::ZERO, output };
-        let counts = |account: &&Account| match account.unit {
+    pub fn growth(&self, output: Tokens) -> Vec<Spent> {
+        let counts = |unit: Unit| match unit {
             Unit::Tokens | Unit::RawTokens | Unit::OutputTokens => true,
             Unit::InputTokens | Unit::Requests => false,
         };
-        let more = |account: &Account| (account.place, toll.of(account.unit));
-        Growth { id: self.id, by: self.accounts.iter().filter(counts).map(more).collect() }
+        let toll = Toll { input: Tokens::ZERO, output };
+        let spent = |(place, unit): &(Place, Unit)| Spent { place: *place, amount: toll.of(*unit) };
+        self.places.iter().filter(|(_, unit)| counts(*unit)).map(spent).collect()
     }
 
-    /// What keeps the hold from ending with its lease.
-    pub fn renewal(&self, lease: Span) -> Renewal {
-        Renewal { id: self.id, places: self.accounts.iter().map(|account| account.place).collect(), lease }
+    pub fn places(&self) -> Vec<Place> {
+        self.places.iter().map(|(place, _)| *place).collect()
     }
-}
-
-/// An account to be asked about.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Look {
-    pub place: Place,
-    pub limit: Limit,
-}
-
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Growth {
-    pub id: HoldId,
-    pub by: Vec<(Place, Amount)>,
-}
-
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Renewal {
-    pub id: HoldId,
-    pub places: Vec<Place>,
-    pub lease: Span,
 }

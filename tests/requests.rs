@@ -1,13 +1,22 @@
 //! Request bodies of many providers and of public bug reports, read and estimated as a whole.
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test stops at what it did not expect; the manifests are ours"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use serde_json::Value;
-use tollgate::chat::{BodyError, Chat, Delivery, Dialect, OutputCap, UsageAsk, parse, rewrite};
+use tollgate::chat::{BodyError, Chat, Delivery, Dialect, OutputCap, Piece, UsageAsk, parse, rewrite};
 use tollgate::config::{HoldRules, Media, ModelRule, Tokenizer, Vocabulary};
 use tollgate::estimate::memo::TextMemo;
-use tollgate::estimate::{Estimate, estimate};
+use tollgate::estimate::{Basis, Estimate, bytes, estimate};
 use tollgate_budget::{OnLeaseEnd, Span, Tokens};
 
 /// Requests in the dialect of OpenAI chat, with what is expected of them.
@@ -152,9 +161,9 @@ fn refusals_among_the_cases_say_what_is_wrong() {
     assert_eq!(
         found,
         [
-            ("req-nan-infinity", BodyError::NotJson { offset: 26 }),
+            ("req-nan-infinity", BodyError::NotJson { offset: 27 }),
             ("req-deep-messages", BodyError::TooDeep),
-            ("req-trailing-object", BodyError::NotJson { offset: 70 }),
+            ("req-trailing-object", BodyError::NotJson { offset: 74 }),
             ("req-empty-body", BodyError::Empty),
         ]
     );
@@ -190,5 +199,271 @@ fn usage_is_asked_for_where_a_stream_lacks_it_and_all_other_bytes_stay() {
         before["stream_options"]["include_usage"] = true.into();
         assert_eq!(serde_json::from_slice::<Value>(&rewritten).unwrap(), before, "{id}");
         assert_eq!(read(&rewritten).unwrap().usage, UsageAsk::Asked, "{id}");
+    }
+}
+
+#[test]
+fn no_part_of_a_body_passes_for_the_whole() {
+    for Request { id, body, .. } in fixtures() {
+        for length in 0..body.len() {
+            let error = read(&body[..length]).unwrap_err();
+            assert!(
+                matches!(error, BodyError::Empty | BodyError::NotJson { .. }),
+                "{id} at {length}: {error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_client_that_escapes_every_letter_pays_the_same() {
+    for Request { id, body, .. } in fixtures() {
+        let plain: Value = serde_json::from_slice(&body).unwrap();
+        let escaped = escaped(&plain).to_string().replace("\\\\u", "\\u");
+        let cost = |body: &[u8]| estimated(&read(body).unwrap(), EXACT, None).unwrap();
+        if plain["tools"].is_null() {
+            assert_eq!(cost(escaped.as_bytes()), cost(&body), "{id}");
+        }
+    }
+}
+
+/// Every key and string spelled in `\u` escapes.
+fn escaped(value: &Value) -> Value {
+    let spell = |text: &str| text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<String>();
+    match value {
+        Value::String(text) => spell(text).into(),
+        Value::Array(items) => items.iter().map(escaped).collect(),
+        Value::Object(members) => members.iter().map(|(key, item)| (spell(key), escaped(item))).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
+}
+
+#[test]
+fn a_text_seen_before_costs_what_it_cost_the_first_time() {
+    let (model, hold) = case_rules(EXACT);
+    let mut memo = TextMemo::new([1; 16]);
+    for round in 0..3 {
+        for Request { id, body, .. } in cases().iter().chain(&fixtures()) {
+            let Ok(chat) = read(body) else { continue };
+            let fresh = estimated(&chat, EXACT, None);
+            let warm = estimate(&chat, &model, &hold, None, memo.within(round / 2)).ok();
+            assert_eq!(warm, fresh, "{id}");
+        }
+    }
+}
+
+#[test]
+fn the_size_of_a_body_bounds_its_text() {
+    let is_medium = |piece: &Piece<'_>| matches!(piece, Piece::Image(_) | Piece::Audio | Piece::File);
+    for tokenizer in [EXACT, LIKE, Tokenizer::Characters { per_token_milli: 4000 }] {
+        let (model, hold) = case_rules(tokenizer);
+        for Request { id, body, .. } in cases().iter().chain(&fixtures()) {
+            let Ok(chat) = read(body) else { continue };
+            if chat.pieces.iter().any(is_medium) {
+                continue;
+            }
+            let bound = bytes::from_size(body.len() as u64, &model, &hold);
+            assert!(bound.prompt >= estimated(&chat, tokenizer, None).unwrap().prompt, "{id}");
+            assert_eq!((bound.output, bound.basis), (Tokens::new(1000), Basis::Size));
+        }
+    }
+}
+
+fn seeded(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        rng_seed: RngSeed::Fixed(2026),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+/// Any JSON, and rather what a request is made of.
+fn json() -> impl Strategy<Value = Value> {
+    let word = prop::sample::select(vec![
+        "role",
+        "user",
+        "content",
+        "text",
+        "type",
+        "name",
+        "image_url",
+        "url",
+        "detail",
+        "data",
+        "source",
+        "tool_calls",
+        "function",
+        "arguments",
+        "data:image/png;base64,AA",
+        "a b",
+        "\u{1F600}",
+        "",
+    ]);
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        word.clone().prop_map(Value::from),
+        "\\PC{0,12}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 4, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((word.clone(), inner), 0..4).prop_map(|members| members
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect()),
+        ]
+    })
+}
+
+fn message() -> impl Strategy<Value = Value> {
+    let content = prop_oneof![
+        "\\PC{0,80}".prop_map(Value::from),
+        prop::collection::vec(json(), 0..3).prop_map(Value::from)
+    ];
+    (content, json())
+        .prop_map(|(content, extra)| serde_json::json!({"role": "user", "content": content, "extra": extra}))
+}
+
+proptest! {
+    #![proptest_config(seeded(512))]
+
+    #[test]
+    fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = read(&bytes);
+    }
+
+    #[test]
+    fn no_json_makes_the_reader_panic_in_any_field(field in prop::sample::select(vec![
+        "model", "messages", "tools", "functions", "response_format", "stream", "stream_options", "max_tokens",
+        "n", "documents", "prediction", "other",
+    ]), value in json(), content in json()) {
+        let body = serde_json::json!({field: value, "Messages": [{"content": content}]}).to_string();
+        if let Ok(chat) = read(body.as_bytes()) {
+            prop_assert!(estimated(&chat, LIKE, None).is_some());
+            let _ = estimated(&chat, LIKE, Some(10));
+        }
+    }
+
+    #[test]
+    fn one_message_more_never_costs_less(messages in prop::collection::vec(message(), 1..5)) {
+        let body = |messages: &[Value]| serde_json::json!({"messages": messages}).to_string();
+        let mut least = 0;
+        for count in 0..=messages.len() {
+            let body = body(&messages[..count]);
+            // A generated content can be of a kind that is refused.
+            let Ok(chat) = read(body.as_bytes()) else { return Ok(()) };
+            let prompt = estimated(&chat, EXACT, None).unwrap().prompt.count();
+            prop_assert!(count == 0 || prompt >= least + 3);
+            least = prompt;
+        }
+    }
+
+    #[test]
+    fn a_second_reading_of_a_key_is_never_the_cheaper_one(first in message(), second in message(), caps in prop::array::uniform2(0_u32..5000)) {
+        let cost = |body: String| {
+            let chat = read(body.as_bytes()).ok()?;
+            estimated(&chat, EXACT, None)
+        };
+        let both = cost(format!(
+            r#"{{"messages":[{first}],"max_tokens":{},"messages":[{second}],"max_tokens":{}}}"#, caps[0], caps[1]
+        ));
+        let each = [(&first, caps[0]), (&second, caps[1])]
+            .map(|(message, cap)| cost(format!(r#"{{"messages":[{message}],"max_tokens":{cap}}}"#)));
+        if let [Some(first), Some(second)] = each {
+            let both = both.unwrap();
+            prop_assert!(both.prompt >= first.prompt.max(second.prompt));
+            prop_assert!(both.output >= first.output.max(second.output));
+        }
+    }
+
+    #[test]
+    fn a_ceiling_admits_exactly_what_fits(messages in prop::collection::vec(message(), 1..4), ceiling in 0_u64..300) {
+        let body = serde_json::json!({"messages": messages}).to_string();
+        let Ok(chat) = read(body.as_bytes()) else { return Ok(()) };
+        for tokenizer in [EXACT, LIKE, Tokenizer::Characters { per_token_milli: 4000 }] {
+            let whole = estimated(&chat, tokenizer, None).unwrap();
+            let within = estimated(&chat, tokenizer, Some(ceiling));
+            prop_assert_eq!(within, (whole.prompt.count() <= ceiling).then_some(whole));
+        }
+    }
+
+    #[test]
+    fn a_rewritten_body_differs_by_the_option_only(
+        options in prop_oneof![
+            Just(None),
+            Just(Some(Value::Null)),
+            prop::collection::btree_map("[a-z_]{1,4}|include_usage", prop_oneof![Just(Value::Null), Just(false.into())], 0..3)
+                .prop_map(|members| Some(members.into_iter().collect())),
+        ],
+        message in message(),
+        first in any::<bool>(),
+        blanks in "[ \n]{0,3}",
+    ) {
+        let option = options.as_ref().map(|options| format!("\"stream_options\"{blanks}:{blanks}{options:#}{blanks}"));
+        let members = [Some(format!("\"messages\":[{message}],{blanks}\"stream\": true")), option];
+        let mut members: Vec<String> = members.into_iter().flatten().collect();
+        if first {
+            members.reverse();
+        }
+        let body = format!("{blanks}{{{blanks}{}{blanks}}}{blanks}", members.join(","));
+        let Ok(chat) = read(body.as_bytes()) else { return Ok(()) };
+        // A generated member may be the option itself, refused as a number.
+        let rewritten = rewrite::include_usage(body.as_bytes(), &chat).unwrap();
+
+        let mut expected: Value = serde_json::from_str(&body).unwrap();
+        if expected["stream_options"].is_null() {
+            expected["stream_options"] = serde_json::json!({});
+        }
+        expected["stream_options"]["include_usage"] = true.into();
+        prop_assert_eq!(serde_json::from_slice::<Value>(&rewritten).unwrap(), expected);
+
+        let same_before = rewritten.iter().zip(body.as_bytes()).take_while(|(a, b)| a == b).count();
+        let same_after = rewritten.iter().rev().zip(body.as_bytes().iter().rev()).take_while(|(a, b)| a == b).count();
+        let replaced = body.len().saturating_sub(same_before + same_after);
+        prop_assert!(replaced <= "false".len(), "{} bytes of the client's were replaced", replaced);
+        let again = read(&rewritten).unwrap();
+        prop_assert_eq!(again.usage, UsageAsk::Asked);
+        prop_assert_eq!(again.pieces, chat.pieces);
+        prop_assert_eq!(rewrite::include_usage(&rewritten, &read(&rewritten).unwrap()), None);
+    }
+}
+
+/// Bodies that are worth damaging.
+static SMALL: LazyLock<Vec<Request>> = LazyLock::new(|| {
+    let small = |request: &Request| (1..10_000).contains(&request.body.len());
+    cases().into_iter().chain(fixtures()).filter(small).collect()
+});
+
+proptest! {
+    #![proptest_config(seeded(2048))]
+
+    #[test]
+    fn no_damage_to_a_real_body_makes_the_reader_panic(
+        which in any::<prop::sample::Index>(),
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..4), 1..6),
+    ) {
+        let mut body = which.get(&SMALL).body.clone();
+        for (place, byte, edit) in edits {
+            let at = place.index(body.len());
+            match edit {
+                0 => body[at] = byte,
+                1 => body.insert(at, byte),
+                2 if body.len() > 1 => drop(body.remove(at)),
+                2 | 3 => {
+                    let tail = body[at..].to_vec();
+                    body.extend(tail);
+                }
+                _ => body[at] = b'"',
+            }
+        }
+        if let Ok(chat) = read(&body) {
+            prop_assert!(estimated(&chat, EXACT, None).is_some());
+            if let Some(rewritten) = rewrite::include_usage(&body, &chat) {
+                prop_assert_eq!(read(&rewritten).unwrap().pieces, chat.pieces);
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     clippy::indexing_slicing,
     reason = "a build that cannot make its tables must stop"
 )]
@@ -24,7 +25,10 @@ mod hash;
 #[path = "src/layout.rs"]
 mod layout;
 
-use layout::{EMPTY, LONGEST_TOKEN, OFFSET_BITS, PADDING, slot};
+use layout::{EMPTY, LONGEST_TOKEN, OFFSET_BITS};
+
+/// Zeros behind the starts, so that a word can be read at the last one.
+const PADDING: usize = 8;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -58,7 +62,7 @@ fn write_vocabulary(out: &Path, name: &str, tokens: &[Vec<u8>]) {
     let length: usize = tokens.iter().map(Vec::len).sum();
     assert!(length < 1 << OFFSET_BITS, "the offset of a token does not fit its slot");
 
-    let mut arena = Vec::with_capacity(length + PADDING);
+    let mut arena = Vec::with_capacity(length);
     let mut starts = vec![0_u8; length / 8 + 1 + PADDING];
     let mut slots = vec![EMPTY; slot_count(tokens.len())];
     let mut pairs = vec![EMPTY; 1 << 16];
@@ -72,7 +76,7 @@ fn write_vocabulary(out: &Path, name: &str, tokens: &[Vec<u8>]) {
         while slots[at] != EMPTY {
             at = layout::beside(at, slots.len());
         }
-        slots[at] = slot(hash, offset);
+        slots[at] = layout::tag(hash) | offset;
         assert_ne!(slots[at], EMPTY, "a token looks like an empty slot");
 
         if let &[first, second] = token.as_slice() {
@@ -81,7 +85,6 @@ fn write_vocabulary(out: &Path, name: &str, tokens: &[Vec<u8>]) {
     }
     // One start more, so that the last token has an end.
     starts[length / 8] |= 1 << (length % 8);
-    arena.resize(length + PADDING, 0);
     assert!(slots.contains(&EMPTY), "a search in a full table has no end");
 
     let write = |kind: &str, bytes: &[u8]| fs::write(out.join(format!("{name}.{kind}")), bytes).unwrap();

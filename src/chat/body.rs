@@ -20,11 +20,18 @@ pub fn admit(
     if content_encoding.is_some_and(is_coded) {
         return Err(Unread::Compressed);
     }
-    match content_length.and_then(|length| length.trim().parse::<u64>().ok()) {
+    match content_length.and_then(announced) {
         Some(length) if length > rules.max as u64 => Err(Unread::TooLarge { max: rules.max }),
-        // Digits beyond 64 bits are the host's to refuse; what arrives is measured again.
+        // Nonsense is the host's to refuse; what arrives is measured again.
         Some(_) | None => Ok(()),
     }
+}
+
+/// Saturates; `None` for what is no number.
+fn announced(content_length: &str) -> Option<u64> {
+    let digits = content_length.trim();
+    let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    is_number.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
 /// Whether the bytes that have come so far may still grow.
@@ -60,5 +67,47 @@ impl BodyBuffer {
 
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Unreadable;
+
+    const RULES: BodyRules = BodyRules { max: 100, unreadable: Unreadable::Estimate };
+    const TOO_LARGE: Result<(), Unread> = Err(Unread::TooLarge { max: 100 });
+
+    #[test]
+    fn a_body_is_refused_on_its_headers_where_they_tell() {
+        for (length, coding, expected) in [
+            (None, None, Ok(())),
+            (Some("100"), None, Ok(())),
+            (Some("101"), None, TOO_LARGE),
+            (Some(" 101 "), None, TOO_LARGE),
+            (Some("18446744073709551615"), None, TOO_LARGE),
+            (Some("99999999999999999999999"), None, TOO_LARGE),
+            (Some("-1"), None, Ok(())),
+            (Some("many"), None, Ok(())),
+            (None, Some(""), Ok(())),
+            (None, Some("identity"), Ok(())),
+            (None, Some("Identity, identity"), Ok(())),
+            (None, Some("gzip"), Err(Unread::Compressed)),
+            (None, Some("identity, zstd"), Err(Unread::Compressed)),
+            (None, Some("unheard-of"), Err(Unread::Compressed)),
+            (Some("101"), Some("gzip"), Err(Unread::Compressed)),
+        ] {
+            assert_eq!(admit(&RULES, length, coding), expected, "{length:?} {coding:?}");
+        }
+    }
+
+    #[test]
+    fn pieces_are_gathered_up_to_the_bound_and_not_a_byte_beyond() {
+        let mut body = BodyBuffer::new(RULES);
+        assert_eq!(body.push(&[b'a'; 60]), Ok(()));
+        assert_eq!(body.push(&[b'b'; 40]), Ok(()));
+        assert_eq!(body.push(&[]), Ok(()));
+        assert_eq!(body.push(b"c"), TOO_LARGE);
+        assert_eq!(body.as_bytes().len(), 100);
     }
 }

@@ -8,8 +8,9 @@ use std::fmt::Display;
 
 use serde::de::{MapAccess, SeqAccess};
 
-use super::shape::{Draft, Shape, each, next_key, raw, skip, take, text_of};
-use super::{BodyError, Detail, Image, ImageSource, Piece};
+use super::media::{Media, MediaKind, Source, apply, data_kind, detail_of};
+use super::shape::{Draft, Shape, each, next_key, raw, skip, take};
+use super::{BodyError, ImageSource, Piece};
 
 /// Levels below a message. No API nests a tenth of it; sixty-four frames of the reader are far from the
 /// 1 MiB of stack that the module has.
@@ -34,7 +35,8 @@ impl<'a> Shape<'a> for Message {
     const FIELD: &'static str = "messages[]";
 
     fn map<A: MapAccess<'a>>(self, draft: &mut Draft<'a>, mut fields: A) -> Result<(), A::Error> {
-        draft.messages = draft.messages.saturating_add(1);
+        let outcome = draft.message();
+        draft.check(outcome)?;
         while let Some(key) = next_key(&mut fields)? {
             match &*key {
                 "role" => take(&mut fields, draft, Role)?,
@@ -115,7 +117,12 @@ enum Strings {
 
 impl Part {
     /// Whatever a field holds.
-    pub(super) const ANY: Self = Self { left: DEPTH, strings: Strings::MaybeData };
+    pub(super) const ANY: Self = Self::within(DEPTH);
+
+    /// Whatever is found this deep.
+    pub(super) const fn within(left: u8) -> Self {
+        Self { left, strings: Strings::MaybeData }
+    }
 }
 
 impl<'a> Shape<'a> for Part {
@@ -156,129 +163,12 @@ impl<'a> Shape<'a> for Part {
                     take(&mut fields, draft, Media { kind: MediaKind::File, left })?;
                 }
                 "source" | "inline_data" => take(&mut fields, draft, Source { left })?,
-                "detail" => detail = Some(detail_of(raw(&mut fields)?)),
+                "detail" => detail = detail.max(detail_of(raw(&mut fields)?)),
                 _ => take(&mut fields, draft, Self { left, strings: Strings::MaybeData })?,
             }
         }
-        if let Some(detail) = detail {
-            apply(detail, draft.pieces.get_mut(first..).unwrap_or_default());
-        }
+        apply(detail, draft.pieces.get_mut(first..).unwrap_or_default());
         Ok(())
-    }
-}
-
-#[derive(Clone, Copy)]
-enum MediaKind {
-    Image,
-    Audio,
-    File,
-}
-
-impl MediaKind {
-    fn piece(self, source: ImageSource<'_>) -> Piece<'_> {
-        match self {
-            Self::Image => Piece::Image(Image { source, detail: Detail::default() }),
-            Self::Audio => Piece::Audio,
-            Self::File => Piece::File,
-        }
-    }
-}
-
-/// A picture, sound or file: its URL, or an object with its data and something about it.
-#[derive(Clone, Copy)]
-struct Media {
-    kind: MediaKind,
-    left: u8,
-}
-
-impl<'a> Shape<'a> for Media {
-    const FIELD: &'static str = "messages[].content[]";
-
-    fn text(self, draft: &mut Draft<'a>, url: Cow<'a, str>) -> Result<(), BodyError> {
-        draft.push(self.kind.piece(ImageSource::Url(url)))
-    }
-
-    fn scalar(self, _draft: &mut Draft<'a>, _literal: &dyn Display) -> Result<(), BodyError> {
-        Ok(())
-    }
-
-    fn seq<A: SeqAccess<'a>>(self, draft: &mut Draft<'a>, items: A) -> Result<(), A::Error> {
-        let left = deeper(draft, self.left)?;
-        each(draft, items, Self { left, ..self })
-    }
-
-    fn map<A: MapAccess<'a>>(self, draft: &mut Draft<'a>, mut fields: A) -> Result<(), A::Error> {
-        let left = deeper(draft, self.left)?;
-        let mut source = ImageSource::Elsewhere;
-        let mut detail = Detail::default();
-        while let Some(key) = next_key(&mut fields)? {
-            match &*key {
-                "url" => match text_of(raw(&mut fields)?) {
-                    Some(url) => source = ImageSource::Url(url),
-                    None => return Err(draft.stop(Self::wrong())),
-                },
-                "detail" => detail = detail_of(raw(&mut fields)?),
-                "data" | "format" | "id" | "type" | "mime_type" | "file_data" | "file_id" | "filename"
-                | "expires_at" => skip(&mut fields)?,
-                // Not known to belong to a medium: nothing may hide beside one.
-                _ => take(&mut fields, draft, Part { left, strings: Strings::MaybeData })?,
-            }
-        }
-        let mut piece = [self.kind.piece(source)];
-        apply(detail, &mut piece);
-        let [piece] = piece;
-        let outcome = draft.push(piece);
-        draft.check(outcome)
-    }
-}
-
-/// Anthropic's and Gemini's way to hold data, which many servers take in chat bodies too.
-#[derive(Clone, Copy)]
-struct Source {
-    left: u8,
-}
-
-impl<'a> Shape<'a> for Source {
-    const FIELD: &'static str = "messages[].content[].source";
-
-    fn text(self, draft: &mut Draft<'a>, text: Cow<'a, str>) -> Result<(), BodyError> {
-        Part::ANY.text(draft, text)
-    }
-
-    fn scalar(self, _draft: &mut Draft<'a>, _literal: &dyn Display) -> Result<(), BodyError> {
-        Ok(())
-    }
-
-    fn seq<A: SeqAccess<'a>>(self, draft: &mut Draft<'a>, items: A) -> Result<(), A::Error> {
-        let left = deeper(draft, self.left)?;
-        each(draft, items, Part { left, strings: Strings::MaybeData })
-    }
-
-    fn map<A: MapAccess<'a>>(self, draft: &mut Draft<'a>, mut fields: A) -> Result<(), A::Error> {
-        let left = deeper(draft, self.left)?;
-        let (mut class, mut medium, mut data, mut url) = (None, None, None, None);
-        while let Some(key) = next_key(&mut fields)? {
-            match &*key {
-                "type" => class = text_of(raw(&mut fields)?),
-                "media_type" | "mime_type" | "mimetype" => medium = text_of(raw(&mut fields)?),
-                "data" => data = text_of(raw(&mut fields)?),
-                "url" | "file_id" => url = text_of(raw(&mut fields)?),
-                _ => take(&mut fields, draft, Part { left, strings: Strings::MaybeData })?,
-            }
-        }
-        let kind = match (class.as_deref(), medium.as_deref()) {
-            (Some("text"), _) => None,
-            (_, Some(mime)) => mime_kind(mime),
-            (_, None) => Some(MediaKind::Image),
-        };
-        let outcome = match (kind, data, url) {
-            (None, Some(text), _) => draft.text(text),
-            (None, None, Some(_)) => draft.push(Piece::File),
-            (Some(kind), Some(data), _) => draft.push(kind.piece(ImageSource::Base64(data))),
-            (Some(kind), None, Some(url)) => draft.push(kind.piece(ImageSource::Url(url))),
-            (_, None, None) => Ok(()),
-        };
-        draft.check(outcome)
     }
 }
 
@@ -362,41 +252,6 @@ impl<'a> Shape<'a> for Argument {
     }
 }
 
-fn deeper<E: serde::de::Error>(draft: &mut Draft<'_>, left: u8) -> Result<u8, E> {
+pub(super) fn deeper<E: serde::de::Error>(draft: &mut Draft<'_>, left: u8) -> Result<u8, E> {
     left.checked_sub(1).ok_or_else(|| draft.stop(BodyError::TooDeep))
-}
-
-fn detail_of(literal: &str) -> Detail {
-    match text_of(literal).as_deref() {
-        Some("low") => Detail::Low,
-        Some("high") => Detail::High,
-        Some(_) | None => Detail::Auto,
-    }
-}
-
-fn apply(detail: Detail, pieces: &mut [Piece<'_>]) {
-    for piece in pieces {
-        if let Piece::Image(image) = piece {
-            image.detail = detail;
-        }
-    }
-}
-
-/// What a `data:` URL holds; `None` where the text is none. It is taken for one in base64 only, and only if
-/// all of it is: a prompt must not become a picture by its first words.
-fn data_kind(text: &str) -> Option<MediaKind> {
-    let (mime, data) = text.strip_prefix("data:")?.split_once(";base64,")?;
-    data.bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte))
-        .then(|| mime_kind(mime))?
-}
-
-/// `None` for what a model reads as text.
-fn mime_kind(mime: &str) -> Option<MediaKind> {
-    match mime.split('/').next() {
-        Some("image") => Some(MediaKind::Image),
-        Some("audio") => Some(MediaKind::Audio),
-        Some("text") => None,
-        Some(_) | None => Some(MediaKind::File),
-    }
 }

@@ -9,9 +9,11 @@ pub mod rewrite;
 
 mod content;
 mod error;
+mod media;
 mod number;
 mod openai;
 mod shape;
+mod stream_options;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -51,7 +53,7 @@ pub struct Chat<'a> {
     pub model: Option<Cow<'a, str>>,
     /// In the order of the body; never more than [`MAX_PIECES`].
     pub pieces: Vec<Piece<'a>>,
-    /// Messages opened, whatever is in them.
+    /// Messages opened, whatever is in them; never more than [`MAX_PIECES`].
     pub messages: u64,
     pub output_cap: OutputCap,
     /// Answers to pay for, at least one.
@@ -85,7 +87,8 @@ pub enum Piece<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Image<'a> {
     pub source: ImageSource<'a>,
-    pub detail: Detail,
+    /// The most that is asked for; `None` where nothing is said, which is the same as [`Detail::Auto`].
+    pub detail: Option<Detail>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -97,10 +100,10 @@ pub enum ImageSource<'a> {
     Elsewhere,
 }
 
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+/// From the cheapest to the dearest.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Detail {
     Low,
-    #[default]
     Auto,
     High,
 }

@@ -30,6 +30,15 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
+    /// Opens a message. Empty ones make no piece, but each costs its framing and our time.
+    pub(super) fn message(&mut self) -> Result<(), BodyError> {
+        if self.messages >= MAX_PIECES as u64 {
+            return Err(BodyError::TooManyParts);
+        }
+        self.messages += 1;
+        Ok(())
+    }
+
     pub(super) fn text(&mut self, text: Cow<'a, str>) -> Result<(), BodyError> {
         if text.is_empty() { Ok(()) } else { self.push(Piece::Text(text)) }
     }

@@ -20,9 +20,11 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Value, String> {
     }
     match serde_json::from_slice::<Tree>(bytes) {
         Ok(Tree(value)) => Ok(value),
-        Err(error) => Err(format!("not a JSON document: {error}")),
+        Err(error) => wire::parse(bytes).ok_or_else(|| format!("not a JSON document: {error}")),
     }
 }
+
+mod wire;
 
 struct Tree(Value);
 

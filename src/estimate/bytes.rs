@@ -3,20 +3,27 @@
 use tollgate_budget::Tokens;
 
 use super::text::scale_up;
-use super::{Basis, Estimate};
+use super::{Basis, Estimate, PRIMING};
 use crate::config::{HoldRules, ModelRule, Tokenizer};
 
-/// What a body of `size` bytes costs at most in text: no token is shorter than a byte, and the JSON around
-/// a message, a call or a tool is longer than what framing costs. Pictures by URL can cost more; settlement
-/// corrects both ways. Several answers cannot be seen, so the output is the whole of what a hold may be.
+/// Of JSON for each token of framing, at least: 26 for the three of a message, 50 for the twelve of a tool.
+const BYTES_PER_FRAMING: u64 = 4;
+
+/// What a body of `size` bytes costs at most in text and framing, if a provider would take it: no token is
+/// shorter than a byte, and the JSON around a message, a call or a tool is longer than what those cost. A
+/// picture by its URL can cost more, and how many answers are asked for cannot be seen: the output is one
+/// answer's default. Settlement corrects both ways.
 pub fn from_size(size: u64, model: &ModelRule, hold: &HoldRules) -> Estimate {
-    let prompt = match model.tokenizer {
+    let text = match model.tokenizer {
         Tokenizer::Exact(_) => size,
         Tokenizer::Like { vocabulary: _, factor_milli } => scale_up(size, factor_milli, 1000),
-        Tokenizer::Characters { per_token_milli } => scale_up(size, 1000, per_token_milli),
+        // Here the bytes of the JSON count for less than the framing they stand for.
+        Tokenizer::Characters { per_token_milli } => {
+            scale_up(size, 1000, per_token_milli).saturating_add(size.div_ceil(BYTES_PER_FRAMING))
+        }
     };
     Estimate {
-        prompt: Tokens::new(prompt),
+        prompt: Tokens::new(text.saturating_add(PRIMING)),
         output: model.default_output.min(model.max_output).min(hold.max_output),
         basis: Basis::Size,
     }

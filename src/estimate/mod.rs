@@ -132,3 +132,135 @@ fn media(chat: &Chat<'_>, model: &ModelRule) -> Tokens {
     });
     pieces.fold(Tokens::ZERO, Tokens::saturating_add)
 }
+
+#[cfg(test)]
+mod tests {
+    use tollgate_budget::{OnLeaseEnd, Span};
+
+    use super::memo::TextMemo;
+    use super::*;
+    use crate::chat::{Dialect, parse};
+    use crate::config::{Media, Vocabulary};
+
+    fn model(tokenizer: Tokenizer) -> ModelRule {
+        ModelRule {
+            pattern: "*".into(),
+            alias: None,
+            tokenizer,
+            default_output: Tokens::new(1024),
+            max_output: Tokens::new(16_384),
+            media: Media { image: Tokens::new(1000), audio: Tokens::new(2000), file: Tokens::new(3000) },
+        }
+    }
+
+    const HOLD: HoldRules = HoldRules {
+        max_output: Tokens::new(65_536),
+        max_share_milli: 1000,
+        lease: Span::from_secs(600),
+        on_lease_end: OnLeaseEnd::Charge,
+    };
+    const O200K: Tokenizer = Tokenizer::Exact(Vocabulary::O200kBase);
+
+    fn found(body: &str, tokenizer: Tokenizer, ceiling: Option<u64>) -> Result<Estimate, OverCeiling> {
+        let chat = parse(Dialect::OpenAiChat, body.as_bytes()).unwrap();
+        let mut memo = TextMemo::new([1; 16]);
+        estimate(&chat, &model(tokenizer), &HOLD, ceiling.map(Tokens::new), memo.within(0))
+    }
+
+    #[test]
+    fn framing_is_added_as_published() {
+        for (body, framing, text) in [
+            (r#"{}"#, 3, 0),
+            (r#"{"messages":[{"role":"user"}]}"#, 6, 1),
+            (r#"{"messages":[{"role":"user","name":"user"}]}"#, 7, 2),
+            (r#"{"messages":[{"role":"user"},{"role":"user"}]}"#, 9, 2),
+            (r#"{"messages":[{"tool_calls":[{"function":{"name":"user","arguments":"user"}}]}]}"#, 9, 2),
+            (r#"{"messages":[{"function_call":{"name":"user","arguments":"user"}}]}"#, 9, 2),
+            (r#"{"tools":[7,7]}"#, 27, 2),
+            (r#"{"functions":[7]}"#, 15, 1),
+            (r#"{"response_format":{"json_schema":7}}"#, 3, 1),
+            (
+                r#"{"messages":[{"content":[{"image_url":"https://e"},{"input_audio":{}},{"file":{}}]}]}"#,
+                6006,
+                0,
+            ),
+        ] {
+            let Estimate { prompt, output, basis } = found(body, O200K, None).unwrap();
+            assert_eq!(
+                (prompt.count(), output.count(), basis),
+                (framing + text, 1024, Basis::Exact),
+                "{body}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_factor_is_for_text_and_rounded_up_once() {
+        let like = Tokenizer::Like { vocabulary: Vocabulary::O200kBase, factor_milli: 1100 };
+        let one = r#"{"messages":[{"role":"user"}]}"#;
+        let two = r#"{"messages":[{"role":"user"},{"role":"user"}]}"#;
+        assert_eq!(found(one, like, None).unwrap().prompt, Tokens::new(6 + 2));
+        assert_eq!(found(two, like, None).unwrap().prompt, Tokens::new(9 + 3));
+        assert_eq!(found(two, like, None).unwrap().basis, Basis::Factor);
+    }
+
+    #[test]
+    fn characters_are_letters_not_bytes() {
+        let four = Tokenizer::Characters { per_token_milli: 4000 };
+        let body = r#"{"messages":[{"content":"äöüß\u4e2d"}]}"#;
+        let found = found(body, four, None).unwrap();
+        assert_eq!((found.prompt, found.basis), (Tokens::new(6 + 2), Basis::Characters));
+    }
+
+    #[test]
+    fn output_is_bounded_per_answer_by_the_model_and_together_by_the_hold() {
+        for (members, output) in [
+            ("", 1024),
+            (r#","n":3"#, 3072),
+            (r#","max_tokens":100,"n":5"#, 500),
+            (r#","max_tokens":100000"#, 16_384),
+            (r#","max_tokens":100000,"n":2"#, 32_768),
+            (r#","max_tokens":100000,"n":1e30"#, 65_536),
+            (r#","max_tokens":0"#, 1024),
+            (r#","max_tokens":0,"max_completion_tokens":10"#, 1024),
+            (r#","max_tokens":0,"max_completion_tokens":2000"#, 2000),
+        ] {
+            let body = format!(r#"{{"model":"m"{members}}}"#);
+            assert_eq!(found(&body, O200K, None).unwrap().output, Tokens::new(output), "{members}");
+        }
+    }
+
+    #[test]
+    fn a_ceiling_is_met_to_the_token_and_what_is_over_it_is_not_told() {
+        let text = "The keeper climbed the stairs. ".repeat(40);
+        let body = format!(
+            r#"{{"messages":[{{"role":"user","content":"{text}"}},{{"role":"user","content":"{text}"}}],"tools":[{{"a":"{text}"}}]}}"#
+        );
+        for tokenizer in [
+            O200K,
+            Tokenizer::Like { vocabulary: Vocabulary::Cl100kBase, factor_milli: 1250 },
+            Tokenizer::Characters { per_token_milli: 3500 },
+        ] {
+            let whole = found(&body, tokenizer, None).unwrap();
+            let prompt = whole.prompt.count();
+            assert_eq!(found(&body, tokenizer, Some(prompt)), Ok(whole));
+            for ceiling in [0, 2, 8, 9, 20, 100, prompt / 2, prompt - 1] {
+                let over = OverCeiling { more_than: Tokens::new(ceiling) };
+                assert_eq!(found(&body, tokenizer, Some(ceiling)), Err(over));
+            }
+        }
+    }
+
+    #[test]
+    fn a_picture_costs_by_the_model_that_the_policy_says_it_is() {
+        let body = r#"{"model":"my-deployment","messages":[{"content":[{"image_url":{"url":"https://e","detail":"low"}}]}]}"#;
+        let chat = parse(Dialect::OpenAiChat, body.as_bytes()).unwrap();
+        let alias = |alias: Option<&str>| ModelRule { alias: alias.map(str::to_owned), ..model(O200K) };
+        let mut memo = TextMemo::new([1; 16]);
+        for (alias, tokens) in [(alias(None), 1000), (alias(Some("gpt-4o")), 85), (alias(Some("gpt-5")), 70)]
+        {
+            let found = estimate(&chat, &alias, &HOLD, None, memo.within(0)).unwrap();
+            assert_eq!(found.prompt, Tokens::new(6 + tokens));
+        }
+    }
+}

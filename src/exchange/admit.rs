@@ -1,6 +1,6 @@
 //! From a whole body to a decision, and from the decision to the upstream or to a refusal.
 
-use tollgate_budget::{Decision, Grant, Reason, Refusal, Standing, Tokens, Unit};
+use tollgate_budget::{Amount, Decision, Grant, Reason, Refusal, Span, Standing, Tokens, Unit};
 
 use super::record;
 use super::state::{Answer, Asking, Gathering, HeaderHold, Open, Request, Rewrite, State};
@@ -8,10 +8,10 @@ use super::{Effect, Step};
 use crate::chat::{self, BodyError, Chat, Delivery, Dialect, UsageAsk, rewrite};
 use crate::config::{LimitRule, Unreadable, UsageOption};
 use crate::estimate::{self, Basis, Estimate, OverCeiling, bytes};
-use crate::local::{Granted, StoreError};
+use crate::local::{Place, Reserved, StoreError};
 use crate::metrics::{BodyReason, Metric, Outcome, StoreErrorKind};
 use crate::plan::{self, Account, Payer, Plan, Toll};
-use crate::reply::{Problem, Refused, Requested, limits};
+use crate::reply::{Requested, limits};
 use crate::usage::HideUsage;
 
 /// A route that is charged by the request: its body is nobody's business.
@@ -54,7 +54,7 @@ impl Gathering {
                 let plan = self.request.plan("", counts_requests_of_any_model, step);
                 refuse(&plan.accounts, &refusal, Toll::NO_TOKENS, step)
             }
-            Err(error) => unavailable(error, step),
+            Err(error) => step.unavailable(kind(&error)),
         }
     }
 
@@ -77,7 +77,8 @@ impl Gathering {
         let model = config.model_index(name);
         let rule = config.model_rule(model);
         let plan = self.request.plan(name, |_| true, step);
-        let ceiling = plan::ceiling(&plan.accounts, estimate::output(&chat, rule, &config.hold));
+        let output = estimate::output(&chat, rule, &config.hold);
+        let ceiling = plan::ceiling(&plan.accounts, output);
         let estimate = estimate::estimate(
             &chat,
             rule,
@@ -90,7 +91,7 @@ impl Gathering {
                 let rewrite = self.rewrite(bytes, &chat, step);
                 Asking { plan, estimate, model: Some(model), rewrite }.ask(step)
             }
-            (Err(over), Some((_, account))) => never(account, over, step),
+            (Err(over), Some((_, account))) => never(account, over, output, step),
             // Without a ceiling nothing is over it.
             (Err(_), None) => self.unreadable(step),
         }
@@ -142,28 +143,27 @@ impl Asking {
         State::Asking(Box::new(self))
     }
 
-    pub(super) fn decided(self, answer: Result<Granted, StoreError>, step: &mut Step<'_>) -> State {
+    pub(super) fn decided(self, answer: Result<Reserved, StoreError>, step: &mut Step<'_>) -> State {
         match answer {
-            Ok(granted) => match granted.decision {
-                Decision::Granted(grant) => self.forward(&grant, &granted.overflowed, step),
+            Ok(reserved) => match reserved.decision {
+                Decision::Granted(grant) => self.forward(&grant, reserved.places, step),
                 Decision::Refused(refusal) => refuse(&self.plan.accounts, &refusal, self.toll(), step),
                 // An id of ours that was settled before it was asked for: not ours after all.
-                Decision::AlreadySettled => unavailable(StoreError::Unreadable, step),
+                Decision::AlreadySettled => step.unavailable(StoreErrorKind::Unreadable),
             },
-            Err(error) => unavailable(error, step),
+            Err(error) => step.unavailable(kind(&error)),
         }
     }
 
-    fn forward(mut self, grant: &Grant, overflowed: &[usize], step: &mut Step<'_>) -> State {
+    fn forward(self, grant: &Grant, places: Vec<Place>, step: &mut Step<'_>) -> State {
         let shadowed = grant.shadow_over.first().and_then(|index| self.plan.accounts.get(*index));
         match shadowed {
             Some(account) => step.decide(Outcome::Shadowed, Some(account.rule)),
             None => step.decide(Outcome::Granted, None),
         }
         let mut announce = announcement(&self.plan.accounts, &grant.standings, step);
-        for index in overflowed {
-            if let Some(account) = self.plan.accounts.get_mut(*index) {
-                account.use_overflow();
+        for (account, place) in self.plan.accounts.iter().zip(&places) {
+            if place.is_overflow() {
                 step.count(Metric::OverflowCharges { limit: account.rule }, 1);
                 announce.push((limits::OVERFLOW_NAME, step.limit_name(account.rule)));
             }
@@ -177,7 +177,7 @@ impl Asking {
         };
         State::Open(Box::new(Open {
             covered: self.estimate.output,
-            plan: self.plan,
+            hold: self.plan.granted(places),
             estimate: self.estimate,
             model: self.model,
             hide,
@@ -187,9 +187,9 @@ impl Asking {
         }))
     }
 
-    /// The stream ended before the store answered: what it may have taken is settled at nothing.
+    /// The stream ended before the store answered.
     pub(super) fn abandon(&self, step: &mut Step<'_>) -> State {
-        step.effects.push(Effect::Settle(self.plan.settlement(Toll::NO_TOKENS)));
+        step.effects.push(Effect::Withdraw(self.plan.reservation(self.toll(), &step.gate.config.hold)));
         step.close_record();
         State::Ended
     }
@@ -207,34 +207,34 @@ fn announcement(
 
 fn refuse(accounts: &[Account], refusal: &Refusal, toll: Toll, step: &mut Step<'_>) -> State {
     let Some(account) = accounts.get(refusal.charge) else {
-        return unavailable(StoreError::Unreadable, step);
+        return step.unavailable(StoreErrorKind::Unreadable);
     };
     let requested = Requested::Exactly(account.unit.whole_ceil(toll.of(account.unit)));
     step.refuse(account, refusal.reason, refusal.standing, requested)
 }
 
 /// No amount of waiting makes the prompt fit; how much too large it is was not worth counting.
-fn never(account: &Account, over: OverCeiling, step: &mut Step<'_>) -> State {
+fn never(account: &Account, over: OverCeiling, output: Tokens, step: &mut Step<'_>) -> State {
     let empty = Standing {
         capacity: account.limit.capacity(),
-        held: tollgate_budget::Amount::ZERO,
-        spent: tollgate_budget::Amount::ZERO,
-        reset: tollgate_budget::Span::ZERO,
+        held: Amount::ZERO,
+        spent: Amount::ZERO,
+        reset: Span::ZERO,
     };
     let largest = account.largest.min(account.limit.capacity());
-    let requested = Requested::MoreThan(over.more_than.count());
+    let toll = Toll { input: over.more_than, output };
+    let requested = Requested::MoreThan(account.unit.whole_ceil(toll.of(account.unit)));
     step.refuse(account, Reason::Never { largest }, empty, requested)
 }
 
-fn unavailable(error: StoreError, step: &mut Step<'_>) -> State {
-    let kind = match error {
-        StoreError::HoldsFull => StoreErrorKind::HoldsFull,
-        StoreError::Contended => StoreErrorKind::Contended,
-        StoreError::Unreadable => StoreErrorKind::Unreadable,
-    };
-    step.count(Metric::StoreErrors { kind }, 1);
-    step.decide(Outcome::StoreUnavailable, None);
-    step.reply(&Problem::StoreUnavailable)
+fn kind(error: &StoreError) -> StoreErrorKind {
+    match error {
+        StoreError::Full { .. } => StoreErrorKind::Full,
+        StoreError::Contended { .. } => StoreErrorKind::Contended,
+        StoreError::Host(_) | StoreError::Missing { .. } | StoreError::Unreadable { .. } => {
+            StoreErrorKind::Unreadable
+        }
+    }
 }
 
 fn reason(error: BodyError) -> BodyReason {

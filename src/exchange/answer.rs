@@ -101,7 +101,7 @@ impl Open {
         let steps = seen.saturating_sub(self.covered).count().div_ceil(STEP.count());
         let more = STEP.saturating_mul(steps);
         self.covered = self.covered.saturating_add(more);
-        step.effects.push(Effect::Grow(self.plan.growth(more)));
+        step.effects.push(Effect::Grow { id: self.hold.id, by: self.hold.growth(more) });
     }
 
     /// A hold lives as long as its stream: renewed when half its lease is over.
@@ -109,7 +109,7 @@ impl Open {
         let lease = step.gate.config.hold.lease;
         if step.now.since(self.renewed) >= Span::from_millis(lease.as_millis() / 2) {
             self.renewed = step.now;
-            step.effects.push(Effect::Renew(self.plan.renewal(lease)));
+            step.effects.push(Effect::Renew { id: self.hold.id, places: self.hold.places(), lease });
         }
     }
 
@@ -140,7 +140,7 @@ impl Open {
             }
         };
         step.record.actual = Some(toll);
-        step.effects.push(Effect::Settle(self.plan.settlement(toll)));
+        step.effects.push(Effect::Settle { id: self.hold.id, spent: self.hold.spent(toll) });
         step.close_record();
         State::Ended
     }

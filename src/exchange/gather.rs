@@ -10,7 +10,7 @@ use crate::chat::body::{self, Unread};
 use crate::config::{Api, RequestPath, TierStanding, Upgrades};
 use crate::identity;
 use crate::metrics::{BodyReason, Metric};
-use crate::plan::{Account, Toll};
+use crate::plan::Toll;
 use crate::reply::Problem;
 
 /// How long a host may hold headers without showing a byte of the body before we suspect that it cannot.
@@ -127,7 +127,7 @@ fn look(headers: HeaderList<'_>, step: &mut Step<'_>) -> State {
         Ok(subject) => {
             let tier = subject.tier(&step.gate.config);
             let accounts = step.gate.limits.own(&step.gate.config, &subject, tier);
-            step.effects.push(Effect::Look(accounts.iter().map(Account::look).collect()));
+            step.effects.push(Effect::Look(accounts.iter().map(|account| account.charge(Toll::NO_TOKENS)).collect()));
             State::Looking(accounts)
         }
     }

@@ -19,13 +19,12 @@ mod step;
 
 use std::rc::Rc;
 
-use tollgate_budget::{Decision, HoldId, Standing, Timestamp};
+use tollgate_budget::{Decision, HoldId, Span, Standing, Timestamp};
 
 pub use gate::Gate;
 
-use crate::local::{Granted, LocalReservation, LocalSettlement, StoreError};
+use crate::local::{LocalCharge, LocalReservation, Place, Reserved, Spent, StoreError};
 use crate::metrics::{Metric, SettledAs};
-use crate::plan::{Growth, Look, Renewal};
 use crate::reply::Reply;
 
 use record::Record;
@@ -51,7 +50,7 @@ pub enum Input<'a> {
     /// Answers [`Effect::Check`].
     Checked(Result<Decision, StoreError>),
     /// Answers [`Effect::Reserve`].
-    Decided(Result<Granted, StoreError>),
+    Decided(Result<Reserved, StoreError>),
     /// Answers [`Effect::Look`], in its order; `None` for an account that cannot be read.
     Standings(Vec<Option<Standing>>),
     ResponseHeaders {
@@ -87,7 +86,7 @@ pub enum Origin {
 
 /// What the driver must now do.
 #[must_use = "an effect not carried out is a decision not enforced"]
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Effect {
     /// Read this much of the waiting body.
     ReadBody {
@@ -96,11 +95,24 @@ pub enum Effect {
     /// Ask how [`LocalReservation`] would be decided, taking nothing.
     Check(LocalReservation),
     Reserve(LocalReservation),
-    /// Ask how accounts stand.
-    Look(Vec<Look>),
-    Settle(LocalSettlement),
-    Grow(Growth),
-    Renew(Renewal),
+    /// Undo whatever [`Effect::Reserve`] may have taken.
+    Withdraw(LocalReservation),
+    /// Ask how the charges' accounts stand.
+    Look(Vec<LocalCharge>),
+    Settle {
+        id: HoldId,
+        spent: Vec<Spent>,
+    },
+    /// Charge a hold for more than it holds.
+    Grow {
+        id: HoldId,
+        by: Vec<Spent>,
+    },
+    Renew {
+        id: HoldId,
+        places: Vec<Place>,
+        lease: Span,
+    },
     Reply(Reply),
     /// Let headers go that were held.
     ResumeRequest,
@@ -250,7 +262,7 @@ fn transition(state: State, input: Input<'_>, step: &mut Step<'_>) -> State {
             step.close_record();
             State::Ended
         }
-        // The store was asked and its answer never came: what it may have taken is settled at nothing.
+        // The store was asked and its answer never came: what it may have taken is given back.
         (State::Asking(asking), Input::Ended) => asking.abandon(step),
 
         // Callbacks that a host delivers in any state: the filter's own replies pass through the answer's

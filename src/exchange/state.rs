@@ -6,7 +6,7 @@ use super::gate::Headers;
 use crate::config::{Api, RequestPath, Tier};
 use crate::estimate::Estimate;
 use crate::identity::Subject;
-use crate::plan::{Account, Plan};
+use crate::plan::{Account, Granted, Plan};
 use crate::usage::{HideUsage, UsageMeter};
 
 #[derive(Debug)]
@@ -75,7 +75,7 @@ pub(super) enum Rewrite {
 
 #[derive(Debug)]
 pub(super) struct Open {
-    pub(super) plan: Plan,
+    pub(super) hold: Granted,
     pub(super) estimate: Estimate,
     /// Names the rule of the policy's models; none on a route that is charged by the request.
     pub(super) model: Option<usize>,

@@ -6,7 +6,7 @@ use tollgate_budget::{HoldId, Reason, Standing, Timestamp};
 use super::record::{Record, Status};
 use super::state::State;
 use super::{Effect, Gate};
-use crate::metrics::{BodyReason, Metric, Outcome};
+use crate::metrics::{BodyReason, Metric, Outcome, StoreErrorKind};
 use crate::plan::Account;
 use crate::reply::{Problem, Refused, Reply, Requested, limits};
 
@@ -70,6 +70,13 @@ impl<'a> Step<'a> {
         let mut reply = Problem::Refused(Refused { limit, reason, standing, requested }).reply();
         reply.headers.extend(limits::headers(&config.response.headers, &[(account.unit, standing)]));
         self.reply_with(reply)
+    }
+
+    /// The budgets cannot be asked, so nothing is let through.
+    pub(super) fn unavailable(&mut self, kind: StoreErrorKind) -> State {
+        self.count(Metric::StoreErrors { kind }, 1);
+        self.decide(Outcome::StoreUnavailable, None);
+        self.reply(&Problem::StoreUnavailable)
     }
 
     pub(super) fn limit_name(&self, rule: usize) -> String {

@@ -11,11 +11,21 @@ use std::ptr::null_mut;
 
 /// What a host says instead of an answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum HostError {
+pub(super) enum HostError {
     NotFound,
     CasMismatch,
     /// A status that none of our callers tells apart.
     Status(u32),
+}
+
+impl HostError {
+    pub(super) const fn status(self) -> u32 {
+        match self {
+            Self::NotFound => NOT_FOUND,
+            Self::CasMismatch => CAS_MISMATCH,
+            Self::Status(status) => status,
+        }
+    }
 }
 
 const OK: u32 = 0;
@@ -32,20 +42,20 @@ fn check(status: u32) -> Result<(), HostError> {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub enum Headers {
+pub(super) enum Headers {
     Request = 0,
     Response = 2,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub enum Buffer {
+pub(super) enum Buffer {
     RequestBody = 0,
     ResponseBody = 1,
     PluginConfiguration = 7,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub enum Level {
+pub(super) enum Level {
     Warn = 3,
     Error = 4,
 }
@@ -120,28 +130,28 @@ unsafe extern "C" {
     fn proxy_increment_metric(id: u32, by: i64) -> u32;
 }
 
-pub fn log(level: Level, text: &str) {
+pub(super) fn log(level: Level, text: &str) {
     // A host that takes no log line leaves nobody to tell.
     let _status = unsafe { proxy_log(level as u32, text.as_ptr(), text.len()) };
 }
 
 /// Nanoseconds since the Unix epoch.
-pub fn current_time() -> Result<u64, HostError> {
+pub(super) fn current_time() -> Result<u64, HostError> {
     let mut time = 0;
     check(unsafe { proxy_get_current_time_nanoseconds(&raw mut time) })?;
     Ok(time)
 }
 
-pub fn set_tick_period(millis: u32) -> Result<(), HostError> {
+pub(super) fn set_tick_period(millis: u32) -> Result<(), HostError> {
     check(unsafe { proxy_set_tick_period_milliseconds(millis) })
 }
 
 /// Makes the calls that follow act on another context; fails when that stream is gone.
-pub fn set_effective_context(context: u32) -> Result<(), HostError> {
+pub(super) fn set_effective_context(context: u32) -> Result<(), HostError> {
     check(unsafe { proxy_set_effective_context(context) })
 }
 
-pub fn buffer(buffer: Buffer, start: usize, max: usize) -> Result<Option<Vec<u8>>, HostError> {
+pub(super) fn buffer(buffer: Buffer, start: usize, max: usize) -> Result<Option<Vec<u8>>, HostError> {
     let (mut data, mut size) = (null_mut(), 0);
     let status =
         unsafe { proxy_get_buffer_bytes(buffer as u32, start, max, &raw mut data, &raw mut size) };
@@ -153,19 +163,19 @@ pub fn buffer(buffer: Buffer, start: usize, max: usize) -> Result<Option<Vec<u8>
 }
 
 /// Replaces `length` bytes from `start` on.
-pub fn set_buffer(buffer: Buffer, start: usize, length: usize, bytes: &[u8]) -> Result<(), HostError> {
+pub(super) fn set_buffer(buffer: Buffer, start: usize, length: usize, bytes: &[u8]) -> Result<(), HostError> {
     check(unsafe {
         proxy_set_buffer_bytes(buffer as u32, start, length, bytes.as_ptr(), bytes.len())
     })
 }
 
-pub fn headers(map: Headers) -> Result<Vec<(String, Vec<u8>)>, HostError> {
+pub(super) fn headers(map: Headers) -> Result<Vec<(String, Vec<u8>)>, HostError> {
     let (mut data, mut size) = (null_mut(), 0);
     check(unsafe { proxy_get_header_map_pairs(map as u32, &raw mut data, &raw mut size) })?;
     Ok(unsafe { adopt(data, size) }.map(|bytes| read_pairs(&bytes)).unwrap_or_default())
 }
 
-pub fn set_header(map: Headers, name: &str, value: &str) -> Result<(), HostError> {
+pub(super) fn set_header(map: Headers, name: &str, value: &str) -> Result<(), HostError> {
     check(unsafe {
         proxy_replace_header_map_value(
             map as u32,
@@ -177,12 +187,12 @@ pub fn set_header(map: Headers, name: &str, value: &str) -> Result<(), HostError
     })
 }
 
-pub fn remove_header(map: Headers, name: &str) -> Result<(), HostError> {
+pub(super) fn remove_header(map: Headers, name: &str) -> Result<(), HostError> {
     check(unsafe { proxy_remove_header_map_value(map as u32, name.as_ptr(), name.len()) })
 }
 
 /// `path` with a NUL between its parts.
-pub fn property(path: &str) -> Result<Option<Vec<u8>>, HostError> {
+pub(super) fn property(path: &str) -> Result<Option<Vec<u8>>, HostError> {
     let (mut data, mut size) = (null_mut(), 0);
     let status =
         unsafe { proxy_get_property(path.as_ptr(), path.len(), &raw mut data, &raw mut size) };
@@ -193,12 +203,13 @@ pub fn property(path: &str) -> Result<Option<Vec<u8>>, HostError> {
     }
 }
 
-pub fn set_property(path: &str, value: &[u8]) -> Result<(), HostError> {
+pub(super) fn set_property(path: &str, value: &[u8]) -> Result<(), HostError> {
     check(unsafe { proxy_set_property(path.as_ptr(), path.len(), value.as_ptr(), value.len()) })
 }
 
-/// The value, if any, with the number by which a later write proves that nobody wrote between.
-pub fn shared_data(key: &str) -> Result<(Option<Vec<u8>>, u32), HostError> {
+/// The value with the number by which a later write proves that nobody wrote between; `None` for a key
+/// that was never written.
+pub(super) fn shared_data(key: &str) -> Result<Option<(Vec<u8>, u32)>, HostError> {
     let (mut data, mut size, mut cas) = (null_mut(), 0, 0);
     let status = unsafe {
         proxy_get_shared_data(
@@ -210,25 +221,25 @@ pub fn shared_data(key: &str) -> Result<(Option<Vec<u8>>, u32), HostError> {
         )
     };
     match check(status) {
-        Ok(()) => Ok((unsafe { adopt(data, size) }, cas)),
-        Err(HostError::NotFound) => Ok((None, 0)),
+        Ok(()) => Ok(Some((unsafe { adopt(data, size) }.unwrap_or_default(), cas))),
+        Err(HostError::NotFound) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
 /// Zero for `cas` writes unconditionally.
-pub fn set_shared_data(key: &str, value: &[u8], cas: u32) -> Result<(), HostError> {
+pub(super) fn set_shared_data(key: &str, value: &[u8], cas: u32) -> Result<(), HostError> {
     check(unsafe {
         proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), cas)
     })
 }
 
-pub fn resume_request() -> Result<(), HostError> {
+pub(super) fn resume_request() -> Result<(), HostError> {
     const REQUEST: u32 = 0;
     check(unsafe { proxy_continue_stream(REQUEST) })
 }
 
-pub fn send_local_response(
+pub(super) fn send_local_response(
     status: u32,
     details: &str,
     headers: &[(&str, String)],
@@ -250,14 +261,14 @@ pub fn send_local_response(
     })
 }
 
-pub fn define_counter(name: &str) -> Result<u32, HostError> {
+pub(super) fn define_counter(name: &str) -> Result<u32, HostError> {
     const COUNTER: u32 = 0;
     let mut id = 0;
     check(unsafe { proxy_define_metric(COUNTER, name.as_ptr(), name.len(), &raw mut id) })?;
     Ok(id)
 }
 
-pub fn increment_metric(id: u32, by: u64) -> Result<(), HostError> {
+pub(super) fn increment_metric(id: u32, by: u64) -> Result<(), HostError> {
     check(unsafe { proxy_increment_metric(id, i64::try_from(by).unwrap_or(i64::MAX)) })
 }
 

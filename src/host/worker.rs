@@ -11,9 +11,8 @@ use super::clock;
 use super::shared::HostSharedData;
 use crate::config::FilterConfig;
 use crate::exchange::{Effect, Exchange, Gate, Input};
-use crate::local::LocalStore;
+use crate::local::{LocalCharge, LocalStore};
 use crate::metrics::{Metric, SettledAs};
-use crate::plan::Look;
 
 #[derive(Debug)]
 pub(super) struct Worker {
@@ -39,7 +38,7 @@ impl Worker {
         getrandom::fill(&mut random).map_err(|_| "the host offers no randomness".to_owned())?;
         let (memo_key, worker) = random.split_first_chunk::<16>().unwrap_or((&[0; 16], &[]));
         let worker = worker.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        let store = LocalStore::open(HostSharedData, &config.namespace, config.store.shards, clock::now())
+        let store = LocalStore::open(HostSharedData, &config.namespace, config.store.shards)
             .map_err(|error| error.to_string())?;
         Ok(Self {
             root,
@@ -98,16 +97,23 @@ impl Worker {
             Effect::Reserve(reservation) => {
                 return Some(Input::Decided(self.store.reserve(&reservation, now)));
             }
-            Effect::Look(looks) => {
-                let standing = |look: &Look| self.store.standing(look.place, &look.limit, now).ok();
-                return Some(Input::Standings(looks.iter().map(standing).collect()));
+            Effect::Look(charges) => {
+                let standing = |charge: &LocalCharge| self.store.standing(&self.store.place(charge), now).ok();
+                return Some(Input::Standings(charges.iter().map(standing).collect()));
             }
-            Effect::Settle(settlement) => {
-                let outcome = self.store.settle(&settlement, now).map_or(SettledAs::Lost, |settled| settled.outcome.into());
+            Effect::Withdraw(reservation) => {
+                let places: Vec<_> = reservation.charges.iter().map(|charge| self.store.place(charge)).collect();
+                warn_if(self.store.release(reservation.id, &places, now).is_err(), "giving back a hold");
+            }
+            Effect::Settle { id, spent } => {
+                let settled = self.store.settle(id, &spent, now);
+                let outcome = settled.map_or(SettledAs::Lost, |settled| settled.outcome.into());
                 return Some(Input::Settled(outcome));
             }
-            Effect::Grow(growth) => warn_if(self.store.grow(&growth, now).is_err(), "growing a hold"),
-            Effect::Renew(renewal) => warn_if(self.store.renew(&renewal, now).is_err(), "renewing a lease"),
+            Effect::Grow { id, by } => warn_if(self.store.grow(id, &by, now).is_err(), "growing a hold"),
+            Effect::Renew { id, places, lease } => {
+                warn_if(self.store.renew(id, &places, lease, now).is_err(), "renewing a lease");
+            }
             Effect::Reply(reply) => warn_if(
                 calls::send_local_response(reply.status, reply.details, &reply.headers, &reply.body).is_err(),
                 "answering a request",

@@ -79,3 +79,80 @@ fn reported(usage: Usage, report: &Report, held: Held) -> Cost {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Ending, Finish};
+    use super::*;
+
+    const HELD: Held = Held { prompt: Tokens::new(40), output: Tokens::new(400) };
+
+    fn report(answered: Answered, usage: Option<Usage>) -> Report {
+        Report {
+            usage,
+            reach: Reach::Everything,
+            seen: Tokens::new(12),
+            answered,
+            finish: Some(Finish::Stop),
+            ending: Ending::Whole,
+        }
+    }
+
+    fn usage(input: Option<u64>, output: Option<u64>, total: Option<u64>) -> Option<Usage> {
+        Some(Usage {
+            input: input.map(Tokens::new),
+            output: output.map(Tokens::new),
+            provider_total: total.map(Tokens::new),
+            ..Usage::default()
+        })
+    }
+
+    #[track_caller]
+    fn assert_cost(report: &Report, input: u64, output: u64, outcome: Outcome) {
+        let expected = Cost { input: Tokens::new(input), output: Tokens::new(output), outcome };
+        assert_eq!(charge(report, HELD), expected);
+    }
+
+    #[test]
+    fn a_side_that_is_not_reported_is_estimated_or_seen() {
+        let output_only = report(Answered::Output, usage(None, Some(2), Some(1)));
+        assert_cost(&output_only, 40, 2, Outcome::PartialUsage);
+        let input_only = report(Answered::Output, usage(Some(50), None, None));
+        assert_cost(&input_only, 50, 12, Outcome::PartialUsage);
+    }
+
+    #[test]
+    fn a_total_alone_is_charged_as_it_is() {
+        assert_cost(
+            &report(Answered::Output, usage(None, None, Some(1000))),
+            40,
+            960,
+            Outcome::ProviderUsage,
+        );
+        assert_cost(&report(Answered::Output, usage(None, None, Some(30))), 30, 0, Outcome::ProviderUsage);
+    }
+
+    #[test]
+    fn a_report_that_lags_behind_the_output_is_a_lower_bound() {
+        let lagging = |output| Report {
+            reach: Reach::Earlier,
+            ..report(Answered::Output, usage(Some(300), Some(output), Some(300 + output)))
+        };
+        assert_cost(&lagging(5), 300, 12, Outcome::ProviderUsage);
+        assert_cost(&lagging(20), 300, 20, Outcome::ProviderUsage);
+    }
+
+    #[test]
+    fn without_usage_the_estimate_and_what_was_seen_stand_unless_there_was_only_an_error() {
+        assert_cost(&report(Answered::OutputThenError, None), 40, 12, Outcome::Estimate);
+        assert_cost(&report(Answered::ErrorOnly, None), 0, 0, Outcome::NoCharge);
+        let nothing = Report { seen: Tokens::ZERO, ..report(Answered::Nothing, None) };
+        assert_cost(&nothing, 40, 0, Outcome::Estimate);
+    }
+
+    #[test]
+    fn what_cannot_be_read_gives_nothing_back() {
+        let unreadable = Report { seen: Tokens::ZERO, ..report(Answered::Unreadable, None) };
+        assert_cost(&unreadable, 40, 400, Outcome::Estimate);
+    }
+}

@@ -7,12 +7,11 @@
 
 use std::num::NonZeroU64;
 
+use super::runs::{is_bare, is_newline, split, split_plain};
+use super::word::Word;
+
 /// Deeper values are skipped: no place of interest lies so deep, nested content parts included.
 const DEEPEST: usize = 16;
-
-/// Longest key or bare scalar that is told to the reader; longer ones are told as empty. The longest key
-/// of interest has 25 bytes, the longest honest number fewer.
-const LONGEST_WORD: usize = 40;
 
 /// Says which values matter, and takes them. The root is an object or an array; anything else is broken.
 pub(super) trait Reader {
@@ -44,6 +43,15 @@ pub(super) struct Scanner<P> {
     word: Word,
     /// The first half of an escaped surrogate pair.
     high: Option<u16>,
+    newline: Newline,
+}
+
+/// What a line end between two bytes of JSON is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Newline {
+    Blank,
+    /// The end of what is fed: the rest belongs to the framing around.
+    End,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +97,7 @@ enum State {
 }
 
 impl<P: Copy> Scanner<P> {
-    pub(super) const fn new(root: P) -> Self {
+    pub(super) const fn new(root: P, newline: Newline) -> Self {
         Self {
             state: State::Value,
             root,
@@ -99,6 +107,7 @@ impl<P: Copy> Scanner<P> {
             string: Role::Value,
             word: Word::new(),
             high: None,
+            newline,
         }
     }
 
@@ -121,8 +130,12 @@ impl<P: Copy> Scanner<P> {
 }
 
 impl<P: Copy + Eq> Scanner<P> {
-    pub(super) fn feed<R: Reader<Place = P>>(&mut self, mut bytes: &[u8], reader: &mut R) {
+    /// Returns what is left: nothing, or all from a line end where it ends what is fed.
+    pub(super) fn feed<'b, R: Reader<Place = P>>(&mut self, mut bytes: &'b [u8], reader: &mut R) -> &'b [u8] {
         while let Some((byte, rest)) = bytes.split_first() {
+            if self.newline == Newline::End && is_newline(*byte) {
+                break;
+            }
             bytes = match self.state {
                 State::String => self.string(bytes, reader),
                 State::Bare => self.bare(bytes, reader),
@@ -141,16 +154,22 @@ impl<P: Copy + Eq> Scanner<P> {
                     rest
                 }
                 State::Value | State::Key | State::Colon | State::Next | State::Whole => {
-                    self.structure(*byte, reader);
-                    rest
+                    self.structure(bytes, *byte, rest, reader)
                 }
-                State::Broken => return,
+                State::Broken => split(bytes, |byte| self.newline == Newline::End && is_newline(byte)).1,
             };
         }
+        bytes
     }
 
-    /// One byte between values.
-    fn structure<R: Reader<Place = P>>(&mut self, byte: u8, reader: &mut R) {
+    /// `byte` and `rest` are `bytes`, between values.
+    fn structure<'b, R: Reader<Place = P>>(
+        &mut self,
+        bytes: &'b [u8],
+        byte: u8,
+        rest: &'b [u8],
+        reader: &mut R,
+    ) -> &'b [u8] {
         match (self.state, byte) {
             (_, b' ' | b'\t' | b'\n' | b'\r') => {}
             (State::Value, b'"') if self.depth > 0 => self.open_string(Role::Value),
@@ -163,11 +182,12 @@ impl<P: Copy + Eq> Scanner<P> {
             (State::Next, b',') => self.comma(reader),
             (State::Value, byte) if is_bare(byte) && self.depth > 0 => {
                 self.word.clear();
-                self.word.push(&[byte]);
                 self.state = State::Bare;
+                return bytes;
             }
             _ => self.state = State::Broken,
         }
+        rest
     }
 
     fn open_string(&mut self, role: Role) {
@@ -228,43 +248,65 @@ impl<P: Copy + Eq> Scanner<P> {
     }
 
     fn string<'b, R: Reader<Place = P>>(&mut self, bytes: &'b [u8], reader: &mut R) -> &'b [u8] {
-        let plain = bytes.iter().position(|byte| matches!(byte, b'"' | b'\\')).unwrap_or(bytes.len());
-        let (piece, rest) = bytes.split_at_checked(plain).unwrap_or((bytes, &[]));
-        if !piece.is_empty() {
-            self.lone_surrogate(reader);
+        let (piece, rest) = split_plain(bytes);
+        let Some((byte, after)) = rest.split_first() else {
             self.deliver(piece, reader);
-        }
-        match rest.split_first() {
-            Some((b'\\', rest)) => {
-                self.state = State::Escape;
-                rest
-            }
-            Some((_, rest)) => {
+            return rest;
+        };
+        match (*byte, self.string) {
+            // A key that stands in one piece needs no gathering, and nearly all do.
+            (b'"', Role::Key) if self.word.is_empty() && self.high.is_none() => self.key(piece, reader),
+            (b'"', role) => {
+                self.deliver(piece, reader);
                 self.lone_surrogate(reader);
-                self.string_end(reader);
-                rest
+                match role {
+                    Role::Key => self.gathered_key(reader),
+                    Role::Value => self.string_end(reader),
+                }
             }
-            None => rest,
+            (b'\\', _) => {
+                self.deliver(piece, reader);
+                self.state = State::Escape;
+            }
+            (byte, _) => {
+                self.deliver(piece, reader);
+                if self.newline == Newline::End && is_newline(byte) {
+                    return rest;
+                }
+                // A control byte, which the grammar forbids and some servers send.
+                self.deliver(&[byte], reader);
+            }
         }
+        after
+    }
+
+    fn key<R: Reader<Place = P>>(&mut self, key: &[u8], reader: &R) {
+        let object = self.frame().map_or(self.root, |frame| frame.place);
+        self.place = reader.member(object, key);
+        self.state = State::Colon;
+    }
+
+    fn gathered_key<R: Reader<Place = P>>(&mut self, reader: &R) {
+        let word = self.word;
+        self.key(word.bytes(), reader);
     }
 
     fn string_end<R: Reader<Place = P>>(&mut self, reader: &mut R) {
-        match self.string {
-            Role::Value => {
-                if self.place != R::IGNORED {
-                    reader.string_end(self.place);
-                }
-                self.after_value();
-            }
-            Role::Key => {
-                let object = self.frame().map_or(self.root, |frame| frame.place);
-                self.place = reader.member(object, self.word.bytes());
-                self.state = State::Colon;
-            }
+        if self.place != R::IGNORED {
+            reader.string_end(self.place);
+        }
+        self.after_value();
+    }
+
+    /// Hands over a part of the string that was written as it is.
+    fn deliver<R: Reader<Place = P>>(&mut self, piece: &[u8], reader: &mut R) {
+        if !piece.is_empty() {
+            self.lone_surrogate(reader);
+            self.deliver_decoded(piece, reader);
         }
     }
 
-    fn deliver<R: Reader<Place = P>>(&mut self, piece: &[u8], reader: &mut R) {
+    fn deliver_decoded<R: Reader<Place = P>>(&mut self, piece: &[u8], reader: &mut R) {
         match self.string {
             Role::Key => self.word.push(piece),
             Role::Value if self.place != R::IGNORED => reader.piece(self.place, piece),
@@ -289,7 +331,6 @@ impl<P: Copy + Eq> Scanner<P> {
                 return;
             }
         };
-        self.lone_surrogate(reader);
         self.deliver(&[plain], reader);
         self.state = State::String;
     }
@@ -332,16 +373,18 @@ impl<P: Copy + Eq> Scanner<P> {
     }
 
     fn deliver_char<R: Reader<Place = P>>(&mut self, char: char, reader: &mut R) {
-        self.deliver(char.encode_utf8(&mut [0; 4]).as_bytes(), reader);
+        self.deliver_decoded(char.encode_utf8(&mut [0; 4]).as_bytes(), reader);
     }
 
     fn bare<'b, R: Reader<Place = P>>(&mut self, bytes: &'b [u8], reader: &mut R) -> &'b [u8] {
-        let length = bytes.iter().position(|byte| !is_bare(*byte)).unwrap_or(bytes.len());
-        let (piece, rest) = bytes.split_at_checked(length).unwrap_or((bytes, &[]));
-        self.word.push(piece);
+        let (piece, rest) = split(bytes, |byte| !is_bare(byte));
+        let in_one_piece = self.word.is_empty() && !rest.is_empty();
+        if !in_one_piece {
+            self.word.push(piece);
+        }
         if !rest.is_empty() {
             if self.place != R::IGNORED {
-                reader.scalar(self.place, self.word.bytes());
+                reader.scalar(self.place, if in_one_piece { piece } else { self.word.bytes() });
             }
             self.after_value();
         }
@@ -349,63 +392,31 @@ impl<P: Copy + Eq> Scanner<P> {
     }
 
     fn skip<'b>(&mut self, open: NonZeroU64, bytes: &'b [u8]) -> &'b [u8] {
-        let mark = |byte: &u8| matches!(byte, b'"' | b'{' | b'}' | b'[' | b']');
-        let Some((byte, rest)) = bytes.iter().position(mark).and_then(|at| bytes.get(at..)?.split_first())
-        else {
-            return &[];
-        };
+        let (_, rest) =
+            split(bytes, |byte| matches!(byte, b'"' | b'{' | b'}' | b'[' | b']') || is_newline(byte));
+        let Some((byte, after)) = rest.split_first() else { return rest };
         match byte {
             b'"' => self.state = State::SkipString(open),
             b'{' | b'[' => self.state = State::Skip(open.saturating_add(1)),
-            _ => match NonZeroU64::new(open.get() - 1) {
+            b'}' | b']' => match NonZeroU64::new(open.get() - 1) {
                 Some(open) => self.state = State::Skip(open),
                 None => self.after_value(),
             },
+            _ if self.newline == Newline::End => return rest,
+            _ => {}
         }
-        rest
+        after
     }
 
     fn skip_string<'b>(&mut self, open: NonZeroU64, bytes: &'b [u8]) -> &'b [u8] {
-        let mark = |byte: &u8| matches!(byte, b'"' | b'\\');
-        let Some((byte, rest)) = bytes.iter().position(mark).and_then(|at| bytes.get(at..)?.split_first())
-        else {
-            return &[];
-        };
-        self.state = if *byte == b'"' { State::Skip(open) } else { State::SkipEscape(open) };
-        rest
-    }
-}
-
-const fn is_bare(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
-}
-
-/// A short run of bytes gathered over chunks; nothing at all once it is too long.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Word {
-    bytes: [u8; LONGEST_WORD],
-    length: usize,
-}
-
-impl Word {
-    pub(super) const fn new() -> Self {
-        Self { bytes: [0; LONGEST_WORD], length: 0 }
-    }
-
-    pub(super) const fn clear(&mut self) {
-        self.length = 0;
-    }
-
-    pub(super) fn push(&mut self, bytes: &[u8]) {
-        let end = self.length.saturating_add(bytes.len());
-        if let Some(room) = self.bytes.get_mut(self.length..end) {
-            room.copy_from_slice(bytes);
+        let (_, rest) = split_plain(bytes);
+        let Some((byte, after)) = rest.split_first() else { return rest };
+        match byte {
+            b'"' => self.state = State::Skip(open),
+            b'\\' => self.state = State::SkipEscape(open),
+            byte if self.newline == Newline::End && is_newline(*byte) => return rest,
+            _ => {}
         }
-        // Past the end it stays: `bytes` below is then out of range, that is, empty.
-        self.length = end;
-    }
-
-    pub(super) fn bytes(&self) -> &[u8] {
-        self.bytes.get(..self.length).unwrap_or_default()
+        after
     }
 }

@@ -12,10 +12,13 @@ mod count;
 mod hide;
 mod json;
 mod openai;
+mod places;
 mod report;
+mod runs;
 mod seen;
 mod sse;
 mod tally;
+mod word;
 
 use tollgate_budget::Tokens;
 
@@ -25,8 +28,9 @@ pub use report::{Answered, Ending, Finish, Reach, Report};
 
 use crate::config::Tokenizer;
 use hide::Gate;
-use json::Scanner;
-use openai::{Answer, Place};
+use json::{Newline, Scanner};
+use openai::Answer;
+use places::Place;
 use sse::Lines;
 
 /// One answer of the OpenAI dialect, plain or streamed.
@@ -64,7 +68,7 @@ impl UsageMeter {
     fn on(wire: Wire, tokenizer: Tokenizer, hide: HideUsage) -> Self {
         Self {
             wire,
-            scanner: Scanner::new(Place::Root),
+            scanner: Scanner::new(Place::Root, Newline::Blank),
             answer: Answer::new(tokenizer),
             lines: Lines::new(),
             gate: Gate::new(hide),
@@ -103,7 +107,9 @@ impl UsageMeter {
         }
     }
 
-    /// Output seen so far: visible text, reasoning, refusals, tool calls.
+    /// Output seen so far: visible text, reasoning, refusals, tool calls. Asking counts a short tail of text
+    /// anew; a token has at least one byte, so who waits for some tokens more need not ask until as many
+    /// bytes more have come.
     pub fn seen(&self) -> Tokens {
         self.answer.seen()
     }
@@ -133,6 +139,259 @@ impl UsageMeter {
             Some(b'd' | b'e' | b'i' | b'r' | b':') => Wire::Sse,
             Some(_) | None => Wire::Opaque,
         };
+        if self.wire == Wire::Sse {
+            self.scanner = Scanner::new(Place::Root, Newline::End);
+        }
         first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKENIZER: Tokenizer = Tokenizer::Characters { per_token_milli: 1000 };
+
+    fn read(answer: &str) -> Report {
+        let mut meter = UsageMeter::new(TOKENIZER, HideUsage::Keep);
+        assert_eq!(meter.chunk(answer.as_bytes()), Passed::AsIs);
+        assert_eq!(meter.finish(), b"");
+        meter.report()
+    }
+
+    /// What the client sees of each chunk, and at the end.
+    fn shown(chunks: &[&str]) -> Vec<String> {
+        let mut meter = UsageMeter::new(TOKENIZER, HideUsage::Hide);
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let mut all: Vec<String> = chunks
+            .iter()
+            .map(|chunk| match meter.chunk(chunk.as_bytes()) {
+                Passed::AsIs => (*chunk).to_owned(),
+                Passed::Instead(bytes) => text(&bytes),
+            })
+            .collect();
+        all.push(text(&meter.finish()));
+        all
+    }
+
+    fn delta(delta: &str) -> String {
+        format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{delta}}}]}}\n\n")
+    }
+
+    fn characters(answer: &str) -> u64 {
+        read(answer).seen.count()
+    }
+
+    fn input_and_output(answer: &str) -> Option<(u64, u64)> {
+        let usage = read(answer).usage?;
+        Some((usage.input?.count(), usage.output?.count()))
+    }
+
+    const USAGE: &str =
+        r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}"#;
+
+    #[test]
+    fn all_that_a_model_writes_is_seen() {
+        for (written, count) in [
+            (r#"{"content":"1234"}"#, 4),
+            (r#"{"content":null,"reasoning_content":"12"}"#, 2),
+            (r#"{"reasoning":"12","reasoning_content":"12"}"#, 2),
+            (r#"{"refusal":"no"}"#, 2),
+            (r#"{"content":[{"type":"text","text":"1"},{"type":"thinking","thinking":[{"text":"23"}]}]}"#, 3),
+            (
+                r#"{"tool_calls":[{"id":"x","function":{"name":"f","arguments":"{}"}},{"custom":{"input":"123"}}]}"#,
+                6,
+            ),
+            (r#"{"function_call":{"name":"f","arguments":"{}"}}"#, 3),
+            (r#"{"audio":{"id":"a","transcript":"12"}}"#, 2),
+            (r#"{"content":"\u00e9\ud83e\udd80\ud800x\n"}"#, 5),
+            (r#"{"content":"1","role":"assistant","name":"not this","x":{"content":"nor this"}}"#, 1),
+        ] {
+            assert_eq!(characters(&delta(written)), count, "{written}");
+        }
+        assert_eq!(characters(r#"{"choices":[{"text":"1234"},{"message":{"content":"56"}}]}"#), 6);
+    }
+
+    #[test]
+    fn an_answer_without_text_is_still_an_answer() {
+        let picture = delta(r#"{"images":[{"image_url":{"url":"data:image/png;base64,AA"}}]}"#);
+        let zero = r#"{"choices":[],"usage":{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}}"#;
+        assert_eq!(read(&format!("{picture}data: {zero}\n\n")).usage, None);
+        assert_eq!(input_and_output(&format!("data: {zero}\n\n")), Some((0, 0)));
+    }
+
+    #[test]
+    fn usage_is_found_by_structure_and_never_by_its_looks() {
+        for answer in [
+            r#"{"choices":[{"message":{"content":"x","usage":{"prompt_tokens":1,"completion_tokens":1}}}]}"#,
+            r#"{"metadata":{"usage":{"prompt_tokens":1,"completion_tokens":1}}}"#,
+            r#"{"choices":[{},{"usage":{"prompt_tokens":1,"completion_tokens":1}}]}"#,
+            r#"[{"usage":{"prompt_tokens":1,"completion_tokens":1}}]"#,
+            "data: \"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}\n\n",
+            "data: {\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}\n\n",
+            "usage: {\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}}\n\n",
+        ] {
+            assert_eq!(read(answer).usage, None, "{answer}");
+        }
+        assert_eq!(
+            input_and_output(r#"{"\u0075sage":{"prompt_tokens":1,"completion_tokens":2}}"#),
+            Some((1, 2))
+        );
+    }
+
+    #[test]
+    fn odd_json_around_it_does_not_hide_usage() {
+        let deep = "[".repeat(100_000) + &"]".repeat(100_000);
+        for odd in [r#""a\"}]\\""#, "NaN", "-Infinity", "{\"usage\":[[{}]]}", "1E400", "true", &deep] {
+            let answer = format!(
+                r#"{{"odd":{odd},"choices":[{{"logprobs":{odd}}}],"usage":{{"prompt_tokens":1,"odd":{odd},"completion_tokens":2}}}}"#
+            );
+            assert_eq!(input_and_output(&answer), Some((1, 2)), "{odd:.20}");
+        }
+    }
+
+    #[test]
+    fn a_report_is_taken_from_the_best_place_and_the_last_time() {
+        let one = r#""usage":{"prompt_tokens":1,"completion_tokens":1}"#;
+        let two = r#""usage":{"prompt_tokens":2,"completion_tokens":2}"#;
+        let zero = r#""usage":{"prompt_tokens":0,"completion_tokens":0}"#;
+        for (answer, expected) in [
+            (format!(r#"{{"x_groq":{{{two}}},{one}}}"#), 1),
+            (format!(r#"{{"choices":[{{{one}}}],"x_groq":{{{two}}}}}"#), 2),
+            (format!(r#"{{{zero},"x_groq":{{{two}}}}}"#), 2),
+            (format!("data: {{{one}}}\n\ndata: {{{two}}}\n\ndata: {{{zero}}}\n\n"), 2),
+            (format!("data: {{{one}}}\n\ndata: {{{two},\n\n"), 1),
+        ] {
+            assert_eq!(input_and_output(&answer), Some((expected, expected)), "{answer}");
+        }
+    }
+
+    #[test]
+    fn events_are_framed_as_the_standard_says() {
+        let (head, tail) = USAGE.split_at(13);
+        for stream in [
+            format!("data: {head}\ndata: {tail}\n\n"),
+            format!("data:{head}\rdata:{tail}\r\r"),
+            format!(": hi\r\n\r\nevent: x\r\ndata: {USAGE}\r\nid: 7\r\n\r\n"),
+            format!("\u{FEFF}data: {USAGE}\n\ndatas: {{}}\ndata\n\n"),
+            format!("id: 1\ndata: {USAGE}"),
+            format!("data: x{{\n\ndata: {USAGE}\n"),
+        ] {
+            assert_eq!(input_and_output(&stream), Some((3, 4)), "{stream:?}");
+        }
+        assert_eq!(read(&format!("data: {USAGE}\ndata: x\n\n")).usage, None, "it is not JSON as a whole");
+    }
+
+    #[test]
+    fn the_first_byte_tells_a_body_from_a_stream() {
+        assert_eq!(input_and_output(&format!("\u{FEFF}\n {USAGE}")), Some((3, 4)));
+        assert_eq!(input_and_output(&format!("\n\ndata: {USAGE}")), Some((3, 4)));
+        assert_eq!(read("\u{1f}\u{8b}\u{8}").answered, Answered::Unreadable);
+        assert_eq!(read("<html>").answered, Answered::Unreadable);
+        assert_eq!(read(" \n").answered, Answered::Nothing);
+    }
+
+    #[test]
+    fn a_body_cut_after_its_usage_object_has_reported() {
+        let body =
+            r#"{"usage":{"prompt_tokens":12,"completion_tokens":34},"choices":[{"message":{"content":"cut"#;
+        let report = read(body);
+        assert_eq!(report.usage.map(|usage| usage.output), Some(Some(Tokens::new(34))));
+        assert_eq!((report.ending, report.seen), (Ending::Cut, Tokens::new(3)));
+        assert_eq!(read(r#"{"usage":{"prompt_tokens":12,"completion_tokens":3"#).usage, None);
+    }
+
+    #[test]
+    fn an_error_is_told_from_an_answer_and_its_text_is_not_seen() {
+        let error = "data: {\"error\":{\"message\":\"no\",\"content\":\"x\"}}\n\n";
+        let text = delta(r#"{"content":"four"}"#);
+        let empty = delta(r#"{"role":"assistant","content":""}"#);
+        for (stream, answered, seen) in [
+            (error.to_owned(), Answered::ErrorOnly, 0),
+            (format!("{empty}{error}"), Answered::ErrorOnly, 0),
+            (format!("{text}{error}"), Answered::OutputThenError, 4),
+            (r#"{"object":"error","message":"no"}"#.to_owned(), Answered::ErrorOnly, 0),
+            (format!("data: {{\"error\":null}}\n\n{text}"), Answered::Output, 4),
+        ] {
+            let report = read(&stream);
+            assert_eq!((report.answered, report.seen.count()), (answered, seen), "{stream}");
+        }
+    }
+
+    #[test]
+    fn a_stream_is_whole_when_done_or_when_every_choice_has_ended() {
+        let end = |index: u64| {
+            format!("data: {{\"choices\":[{{\"finish_reason\":\"stop\",\"index\":{index}}}]}}\n\n")
+        };
+        let text = delta(r#"{"content":"x"}"#);
+        assert_eq!(read(&format!("{text}{}", end(0))).ending, Ending::Whole);
+        assert_eq!(read(&format!("{text}{}", end(1))).ending, Ending::Cut);
+        assert_eq!(read(&format!("{text}data: [DONE]\n\n")).ending, Ending::Whole);
+        assert_eq!(read(&text).ending, Ending::Cut);
+    }
+
+    #[test]
+    fn only_the_usage_chunk_is_hidden_with_all_its_lines() {
+        let text = delta(r#"{"content":"x"}"#);
+        let with_choices =
+            r#"data: {"choices":[{"delta":{}}],"usage":{"prompt_tokens":1}}"#.to_owned() + "\n\n";
+        let error = format!("data: {{\"error\":{{}},{}\n\n", USAGE.trim_start_matches('{'));
+        let null = "data: {\"choices\":[],\"usage\":null}\n\n".to_owned();
+        for kept in [&text, &with_choices, &error, &null, &format!("data: [{USAGE}]\n\n"), &USAGE.to_owned()]
+        {
+            assert_eq!(shown(&[kept]), [kept.as_str(), ""], "{kept}");
+        }
+        let stream = format!("{text}event: u\r\ndata: {USAGE}\r\nid: 3\r\n\r\n: bye\r\n{text}");
+        assert_eq!(shown(&[&stream]), [format!("{text}: bye\r\n{text}"), String::new()]);
+    }
+
+    #[test]
+    fn an_event_is_let_go_as_soon_as_it_cannot_be_the_usage_chunk() {
+        assert_eq!(
+            shown(&["data: {\"id\":1,", "\"choices\":[", "{", "}"]),
+            ["", "", "data: {\"id\":1,\"choices\":[{", "}", ""]
+        );
+        assert_eq!(
+            shown(&[": com", "ment\ndata: [DO", "NE]", "\n\n"]),
+            [": com", "ment\n", "data: [DONE]", "\n\n", ""]
+        );
+        assert_eq!(shown(&["data: {\"usage\":nu", "ll,", "x"]), ["", "data: {\"usage\":null,", "x", ""]);
+        assert_eq!(shown(&["data: hel", "lo"]), ["data: hel", "lo", ""]);
+        assert_eq!(shown(&["data: {\"usage\":{"]), ["", "data: {\"usage\":{"], "at the end all is let go");
+    }
+
+    #[test]
+    fn a_hidden_chunk_may_come_in_pieces_and_end_anyhow() {
+        let (head, tail) = USAGE.split_at(30);
+        assert_eq!(
+            shown(&["data: ", head, tail, "\r", "\n", "\r", "\n", "data: [DONE]"]),
+            ["", "", "", "", "", "", "", "data: [DONE]", ""]
+        );
+        assert_eq!(shown(&["data: ", USAGE]), ["", "", ""], "the stream ends with it");
+        assert_eq!(shown(&["data: ", USAGE, "\n\ndata: x\n\n"]), ["", "", "data: x\n\n", ""]);
+    }
+
+    #[test]
+    fn an_event_too_large_to_hold_passes() {
+        let large = format!("data: {{\"x\":\"{}\"", "y".repeat(70_000));
+        let rest = format!(",{}\n\n", USAGE.trim_start_matches('{'));
+        assert_eq!(shown(&[&large, &rest]), [large.as_str(), rest.as_str(), ""]);
+    }
+
+    #[test]
+    fn a_long_text_is_counted_in_parts_and_no_character_is_lost() {
+        let text = "a潮🦀é".repeat(5_000);
+        for answer in
+            [delta(&format!("{{\"content\":\"{text}\"}}")), format!(r#"{{"choices":[{{"text":"{text}"}}]}}"#)]
+        {
+            let mut meter = UsageMeter::new(TOKENIZER, HideUsage::Keep);
+            for piece in answer.as_bytes().chunks(777) {
+                assert_eq!(meter.chunk(piece), Passed::AsIs);
+                assert!(meter.kept() < 5_000);
+            }
+            assert!(meter.seen().count() + 5_000 > 20_000, "what passed long ago is counted");
+            meter.finish();
+            assert_eq!(meter.seen(), Tokens::new(20_000));
+        }
     }
 }

@@ -5,10 +5,12 @@ use tollgate_budget::Tokens;
 
 use super::count;
 use super::hide::Verdict;
-use super::json::{Reader, Scanner, Word};
+use super::json::{Reader, Scanner};
+use super::places::{Field, Place, Source, finish};
 use super::report::{Answered, Ending, Finish, Reach, Report};
 use super::seen::Seen;
 use super::tally::{Counts, Tally};
+use super::word::Word;
 use crate::config::Tokenizer;
 
 /// Text gathered before it is counted. Some providers tell a choice's index after its text, so the text of
@@ -80,121 +82,18 @@ struct Choice {
     reasoning: Option<Place>,
 }
 
-/// What a value of an answer is to us.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Place {
-    Ignored,
-    Root,
-    /// An element of a root that is an array: not JSON of the API, but `[DONE]` looks like it.
-    Mark,
-    /// What `object` says.
-    Kind,
-    Error,
-    XGroq,
-    Usage(Source),
-    PromptDetails,
-    CompletionDetails,
-    Count(Field),
-    Choices,
-    Choice,
-    Index,
-    Finish,
-    /// `message` or `delta`.
-    Message,
-    /// A string, or a list of parts with texts in them.
-    Content,
-    Part,
-    Text,
-    Reasoning,
-    ReasoningContent,
-    ToolCalls,
-    ToolCall,
-    Function,
-    Audio,
-    /// Output that is not text.
-    Media,
-}
-
-/// Where a usage object stands.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Source {
-    Top,
-    XGroq,
-    FirstChoice,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Field {
-    Prompt,
-    Completion,
-    Total,
-    Cached,
-    CacheWrite,
-    Reasoning,
-}
-
 impl Reader for Answer {
     type Place = Place;
     const IGNORED: Place = Place::Ignored;
 
     fn member(&self, object: Place, key: &[u8]) -> Place {
-        match (object, key) {
-            (Place::Root, b"choices") => Place::Choices,
-            (Place::Root, b"usage") => Place::Usage(Source::Top),
-            (Place::Root, b"x_groq") => Place::XGroq,
-            (Place::Root, b"object") => Place::Kind,
-            (Place::Root | Place::Choice, b"error") => Place::Error,
-
-            (Place::Choice, b"index") => Place::Index,
-            (Place::Choice, b"delta" | b"message") => Place::Message,
-            (Place::Choice, b"text") => Place::Text,
-            (Place::Choice, b"finish_reason") => Place::Finish,
-            (Place::Choice, b"usage") if self.choice.position == 0 => Place::Usage(Source::FirstChoice),
-
-            (Place::Message, b"content") => Place::Content,
-            (Place::Message, b"reasoning_content") => Place::ReasoningContent,
-            (Place::Message, b"reasoning") => Place::Reasoning,
-            (Place::Message, b"refusal") => Place::Text,
-            (Place::Message, b"tool_calls") => Place::ToolCalls,
-            (Place::Message, b"function_call") => Place::Function,
-            (Place::Message, b"audio") => Place::Audio,
-            (Place::Message, b"images") => Place::Media,
-            (Place::Part, b"text" | b"refusal") => Place::Text,
-            (Place::Part, b"thinking") => Place::Content,
-            (Place::ToolCall, b"function" | b"custom") => Place::Function,
-            (Place::Function, b"name" | b"arguments" | b"input") => Place::Text,
-            (Place::Audio, b"transcript") => Place::Text,
-            (Place::Audio | Place::Media, _) => Place::Media,
-
-            (Place::XGroq, b"usage") => Place::Usage(Source::XGroq),
-            (Place::Usage(_), b"prompt_tokens") => Place::Count(Field::Prompt),
-            (Place::Usage(_), b"completion_tokens") => Place::Count(Field::Completion),
-            (Place::Usage(_), b"total_tokens") => Place::Count(Field::Total),
-            (Place::Usage(_), b"prompt_tokens_details") => Place::PromptDetails,
-            (Place::Usage(_), b"completion_tokens_details") => Place::CompletionDetails,
-            (Place::PromptDetails, b"cached_tokens") => Place::Count(Field::Cached),
-            (Place::PromptDetails, b"cache_write_tokens") => Place::Count(Field::CacheWrite),
-            (Place::CompletionDetails, b"reasoning_tokens") => Place::Count(Field::Reasoning),
-            // DeepSeek's and Moonshot's words for it.
-            (Place::Usage(_), b"prompt_cache_hit_tokens" | b"cached_tokens") => Place::Count(Field::Cached),
-            _ => Place::Ignored,
-        }
+        let place = object.member(key);
+        let believed = place != Place::Usage(Source::FirstChoice) || self.choice.position == 0;
+        if believed { place } else { Place::Ignored }
     }
 
     fn element(&self, array: Place) -> Place {
-        if array == Place::Root {
-            Place::Mark
-        } else if array == Place::Choices {
-            Place::Choice
-        } else if array == Place::Content {
-            Place::Part
-        } else if array == Place::ToolCalls {
-            Place::ToolCall
-        } else if array == Place::Media {
-            Place::Media
-        } else {
-            Place::Ignored
-        }
+        array.element()
     }
 
     fn open(&mut self, place: Place) {
@@ -260,23 +159,14 @@ impl Reader for Answer {
             self.choice.index = count::number(token).map(Tokens::count);
         } else if place == Place::Usage(Source::Top) {
             self.document.usage = TopUsage::Null;
+        } else if place == Place::Choice {
+            self.document.choices += 1;
         } else if place == Place::Mark {
             self.document.mark = Presence::Present;
             if token == b"DONE" {
                 self.done = Presence::Present;
             }
         }
-    }
-}
-
-fn finish(word: &[u8]) -> Option<Finish> {
-    match word {
-        b"stop" | b"eos" => Some(Finish::Stop),
-        b"length" | b"model_length" | b"max_tokens" => Some(Finish::Length),
-        b"tool_calls" | b"function_call" => Some(Finish::ToolCalls),
-        b"content_filter" => Some(Finish::ContentFilter),
-        b"error" => Some(Finish::Error),
-        _ => None,
     }
 }
 

@@ -6,7 +6,9 @@
 
 use super::hide::{Gate, Passage, Passed, Verdict};
 use super::json::Scanner;
-use super::openai::{Answer, Place};
+use super::openai::Answer;
+use super::places::Place;
+use super::runs::{is_newline, split};
 
 const DATA: &[u8] = b"data";
 
@@ -64,28 +66,29 @@ impl Lines {
     ) -> Passed {
         let mut passage = gate.pass(chunk);
         let mut at = start;
-        while let Some(rest) = chunk.get(at..).filter(|rest| !rest.is_empty()) {
-            if rest.first() == Some(&b'\n') && self.after != After::Anything {
-                if self.after == After::HiddenReturn {
-                    passage.drop_until(at, at + 1);
+        while let Some((byte, _)) = chunk.get(at..).and_then(<[u8]>::split_first) {
+            match byte {
+                b'\n' if self.after != After::Anything => {
+                    if self.after == After::HiddenReturn {
+                        passage.drop_until(at, at + 1);
+                    }
+                    self.after = After::Anything;
+                    at += 1;
                 }
-                self.after = After::Anything;
-                at += 1;
-                continue;
-            }
-            self.after = After::Anything;
-            let length = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
-            let text = rest.get(..length.unwrap_or(rest.len())).unwrap_or_default();
-            self.text(text, at, scanner, answer, &mut passage);
-            at += text.len();
-            if let Some(end) = chunk.get(at) {
-                at += 1;
-                let fate = self.line_end(at, scanner, answer, &mut passage);
-                self.after = match (end, fate) {
-                    (b'\r', Verdict::Pass) => After::Return,
-                    (b'\r', Verdict::Hide) => After::HiddenReturn,
-                    _ => After::Anything,
-                };
+                b'\n' | b'\r' => {
+                    at += 1;
+                    let fate = self.line_end(at, scanner, answer, &mut passage);
+                    self.after = match (byte, fate) {
+                        (b'\r', Verdict::Pass) => After::Return,
+                        (b'\r', Verdict::Hide) => After::HiddenReturn,
+                        _ => After::Anything,
+                    };
+                }
+                _ => {
+                    self.after = After::Anything;
+                    let rest = self.text(chunk, at, scanner, answer, &mut passage);
+                    at = chunk.len().saturating_sub(rest.len());
+                }
             }
         }
         passage.close()
@@ -103,25 +106,27 @@ impl Lines {
         gate.last(verdict)
     }
 
-    /// A part of a line, without its end.
-    fn text(
+    /// A part of a line, from `at`. Returns what is left: nothing, or all from the end of the line.
+    fn text<'b>(
         &mut self,
-        mut text: &[u8],
+        chunk: &'b [u8],
         at: usize,
         scanner: &mut Scanner<Place>,
         answer: &mut Answer,
         passage: &mut Passage<'_>,
-    ) {
+    ) -> &'b [u8] {
+        let mut text = chunk.get(at..).unwrap_or_default();
         if self.line == Line::Start && text.first().is_some_and(|byte| *byte != b':') {
             passage.begin(at);
         }
         while let Some((byte, rest)) = text.split_first() {
             let (next, rest) = match (self.line, *byte) {
                 (Line::Value, _) => {
-                    scanner.feed(text, answer);
-                    (Line::Value, [].as_slice())
+                    text = scanner.feed(text, answer);
+                    break;
                 }
-                (Line::Unread, _) => (Line::Unread, [].as_slice()),
+                (_, b'\n' | b'\r') => break,
+                (Line::Unread, _) => (Line::Unread, split(rest, is_newline).1),
                 (Line::Space, b' ') => (Line::Value, rest),
                 (Line::Space, _) => (Line::Value, text),
                 (Line::Start, byte) if DATA.first() == Some(&byte) => (Line::Name(1), rest),
@@ -137,11 +142,13 @@ impl Lines {
         if scanner.broken() || answer.cannot_be_hidden() {
             passage.release();
         }
+        text
     }
 
+    /// A second line of data is joined to the first by a newline, which to JSON is a blank.
     fn join(&mut self, scanner: &mut Scanner<Place>, answer: &mut Answer) {
         if self.data == Data::With {
-            scanner.feed(b"\n", answer);
+            scanner.feed(b" ", answer);
         }
         self.data = Data::With;
     }

@@ -25,7 +25,7 @@ pub fn at<'a>(bytes: &'a [u8], offsets: &[usize]) -> Vec<&'a [u8]> {
 }
 
 /// Into pieces of 1 to `longest` bytes.
-pub fn random<'a>(bytes: &'a [u8], longest: usize, seed: u64) -> Vec<&'a [u8]> {
+pub fn random(bytes: &[u8], longest: usize, seed: u64) -> Vec<&[u8]> {
     let mut random = Random::seeded(seed);
     let mut pieces = Vec::new();
     let mut rest = bytes;

@@ -60,7 +60,11 @@ fn against_oracle(encoding: Encoding, oracle: &CoreBPE, texts: &[String], bytes:
     let rate = |seconds: f64| bytes as f64 / 1e6 / seconds;
     let ratio = theirs / own;
     println!("  count         {:6.1} MB/s", rate(own));
-    println!("  tiktoken-rs   {:6.1} MB/s   {ratio:.1} times slower {}", rate(theirs), verdict(ratio >= LEAST_RATIO));
+    println!(
+        "  tiktoken-rs   {:6.1} MB/s   {ratio:.1} times slower {}",
+        rate(theirs),
+        verdict(ratio >= LEAST_RATIO)
+    );
     println!("  Counter       {:6.1} MB/s   in parts of 16 bytes", rate(pushed));
 }
 

@@ -25,6 +25,7 @@ pub(crate) enum Class {
 }
 
 impl Class {
+    #[cfg(feature = "cl100k")]
     #[inline]
     pub(crate) fn is_letter(self) -> bool {
         matches!(self, Self::Upper | Self::Lower | Self::Caseless)

@@ -3,33 +3,25 @@
 //! * The *arena* is the bytes of all tokens, by rank. An offset into it grows with the rank, so the
 //!   offset serves as the rank; no identifier is needed to count.
 //! * The *starts* are one bit a byte of the arena: where a token starts.
-//! * The *slots* are a hash table with open addressing, sized to a power of two.
+//! * The *slots* are a hash table with open addressing, sized to a power of two; a slot is
+//!   the token's offset below and the highest bits of its hash above.
 //! * The *pairs* are the ranks of all tokens of two bytes, at [`pair`].
 
 /// No token is longer; a text of `n` bytes is at least `n / LONGEST_TOKEN` tokens.
 pub(crate) const LONGEST_TOKEN: usize = 128;
 
-/// Zeros behind arena and starts, so that a word can be read at their last byte.
-pub(crate) const PADDING: usize = 8;
-
 /// Characters in a block of the class table.
 pub(crate) const BLOCK: usize = 128;
 
-/// A slot is the token's offset below, and above it the highest bits of its hash: they turn away
-/// nearly every wrong token before its bytes are looked at.
+/// The bits of a slot for the offset. Those for the hash turn away nearly every wrong token before its
+/// bytes are looked at.
 pub(crate) const OFFSET_BITS: u32 = 21;
 
 /// Neither a slot nor a rank: no offset comes near it.
 pub(crate) const EMPTY: u32 = u32::MAX;
 
-#[allow(dead_code, reason = "for the build script")]
-pub(crate) fn slot(hash: u64, offset: u32) -> u32 {
-    tag(hash) | offset
-}
-
 /// The bits of a slot that tell of the hash.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the upper half fits")]
 pub(crate) fn tag(hash: u64) -> u32 {
     (hash >> 32) as u32 >> OFFSET_BITS << OFFSET_BITS
 }

@@ -9,6 +9,9 @@
 //! piece up ([`table`], [`memo`]) or has it merged ([`merge`], and [`window`] if it is long);
 //! [`counter`] does the same with a text that comes in parts.
 
+#[cfg(not(any(feature = "o200k", feature = "cl100k")))]
+compile_error!("a counter without a vocabulary: choose the features `o200k`, `cl100k` or both");
+
 mod class;
 mod counter;
 mod hash;
@@ -17,7 +20,9 @@ mod memo;
 mod merge;
 mod piece;
 mod scan;
+mod strand;
 mod table;
+mod unbroken;
 mod window;
 
 pub use counter::Counter;
@@ -25,7 +30,7 @@ pub use counter::Counter;
 use layout::LONGEST_TOKEN;
 use memo::Shelf;
 use piece::Workspace;
-use scan::{Cut, Opening};
+use scan::{Cut, Opening, Run};
 use table::Vocabulary;
 
 /// A published vocabulary, and the regex that cuts text into pieces for it.
@@ -105,4 +110,38 @@ impl Encoding {
             Self::Cl100kBase => scan::cl100k::opening(text, at),
         }
     }
+
+    /// What the letters of a word are to its regex at first.
+    pub(crate) fn word_run(self) -> Run {
+        match self {
+            #[cfg(feature = "o200k")]
+            Self::O200kBase => Run::Capitals,
+            #[cfg(feature = "cl100k")]
+            Self::Cl100kBase => Run::Letters,
+        }
+    }
+
+    /// Whether `byte` may follow signs in their piece.
+    pub(crate) fn trails(self, byte: u8) -> bool {
+        match self {
+            #[cfg(feature = "o200k")]
+            Self::O200kBase => scan::o200k::trails(byte),
+            #[cfg(feature = "cl100k")]
+            Self::Cl100kBase => scan::cl100k::trails(byte),
+        }
+    }
+
+    /// Whether spaces at the end of the text are one piece in spite of their newlines.
+    pub(crate) fn spaces_end_with_text(self) -> bool {
+        match self {
+            #[cfg(feature = "o200k")]
+            Self::O200kBase => false,
+            #[cfg(feature = "cl100k")]
+            Self::Cl100kBase => true,
+        }
+    }
 }
+
+#[cfg(test)]
+#[path = "../tests/corpus/mod.rs"]
+mod corpus;

@@ -34,7 +34,7 @@ const _: () = assert!(Rank::BITS + PLACE_BITS < u32::BITS);
 impl ShortMerges {
     #[inline]
     fn of(vocabulary: &Vocabulary, piece: &[u8]) -> Self {
-        let length = piece.len().min(SHORT) as u32;
+        let length = u32::try_from(piece.len()).unwrap_or(u32::MAX).min(u64::BITS);
         let starts = u64::MAX.checked_shr(u64::BITS - length).unwrap_or(0);
         let mut merges = Self { starts, keys: [NEVER; SHORT], length };
         for ((at, key), pair) in (0..).zip(&mut merges.keys).zip(piece.windows(2)) {
@@ -116,6 +116,7 @@ pub(crate) struct Merger {
 
 const NEVER_LONG: u64 = u64::MAX;
 
+#[expect(clippy::cast_possible_truncation, reason = "a piece is a window, and that is no gigabytes")]
 impl Merger {
     /// Where the tokens of `piece` end, in order.
     pub(crate) fn merge(&mut self, vocabulary: &Vocabulary, piece: &[u8]) -> &[u32] {
@@ -183,7 +184,8 @@ impl Merger {
         }
         self.put(gone, NEVER_LONG);
 
-        let key = if end < piece.len() { key_long(vocabulary, piece, at, self.next_of(end)) } else { NEVER_LONG };
+        let key =
+            if end < piece.len() { key_long(vocabulary, piece, at, self.next_of(end)) } else { NEVER_LONG };
         self.put(at, key);
         if let Some(before) = self.previous.get(at).map(|&before| before as usize)
             && before < at
@@ -234,4 +236,46 @@ fn key_long(vocabulary: &Vocabulary, piece: &[u8], from: usize, to: usize) -> u6
 #[inline]
 fn long_key_of(rank: Option<Rank>, at: u64) -> u64 {
     rank.map_or(NEVER_LONG, |rank| u64::from(rank.0) << u32::BITS | at)
+}
+
+#[cfg(test)]
+#[cfg(all(feature = "o200k", feature = "cl100k"))]
+mod tests {
+    use super::*;
+    use crate::corpus::{Random, corpus};
+    use crate::table::{CL100K_BASE, O200K_BASE};
+
+    /// Byte pair encoding as it is defined.
+    fn defined(vocabulary: &Vocabulary, piece: &[u8]) -> Vec<u32> {
+        let mut ends: Vec<usize> = (1..=piece.len()).collect();
+        loop {
+            let starts = || [0].into_iter().chain(ends.iter().copied());
+            let pairs = starts().zip(ends.iter().skip(1)).enumerate();
+            let ranks =
+                pairs.filter_map(|(at, (start, &end))| Some((vocabulary.rank(&piece[start..end])?, at)));
+            let Some((_, at)) = ranks.min() else { break };
+            ends.remove(at);
+        }
+        ends.into_iter().map(|end| u32::try_from(end).unwrap()).collect()
+    }
+
+    #[test]
+    fn both_merges_do_as_defined() {
+        let mut random = Random::seeded(1);
+        let mut merger = Merger::default();
+        for vocabulary in [&O200K_BASE, &CL100K_BASE] {
+            for (kind, text) in corpus() {
+                let start = random.below(text.len() + 1);
+                let length = random.between(0, 300).min(text.len() - start);
+                // Not at characters: a piece of any bytes will do.
+                let piece = &text.as_bytes()[start..start + length];
+                let ends = defined(vocabulary, piece);
+                assert_eq!(merger.merge(vocabulary, piece), ends, "{kind}: {piece:?}");
+
+                let piece = &piece[..length.min(SHORT)];
+                let tokens = defined(vocabulary, piece).len();
+                assert_eq!(merge_short(vocabulary, piece), tokens, "{kind}: {piece:?}");
+            }
+        }
+    }
 }

@@ -24,9 +24,8 @@ pub(crate) struct Workspace {
 impl Workspace {
     /// Runs `work` with this thread's workspace.
     pub(crate) fn with<T>(work: impl FnOnce(&mut Self) -> T) -> T {
-        let mut workspace = KEPT
-            .take()
-            .unwrap_or_else(|| Box::new(Self { memo: Memo::new(), mergers: Mergers::default() }));
+        let mut workspace =
+            KEPT.take().unwrap_or_else(|| Box::new(Self { memo: Memo::new(), mergers: Mergers::default() }));
         let result = work(&mut workspace);
         workspace.mergers.forget_if_large();
         KEPT.set(Some(workspace));

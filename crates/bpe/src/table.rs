@@ -106,9 +106,7 @@ impl Vocabulary {
 fn same(left: &[u8], right: &[u8]) -> bool {
     let ends = |bytes: &[u8]| Some((*bytes.first_chunk::<8>()?, *bytes.last_chunk::<8>()?));
     match (ends(left), ends(right)) {
-        (Some(left_ends), Some(right_ends)) => {
-            left_ends == right_ends && (left.len() <= 16 || left == right)
-        }
+        (Some(left_ends), Some(right_ends)) => left_ends == right_ends && (left.len() <= 16 || left == right),
         _ => short_word(left) == short_word(right),
     }
 }

@@ -73,6 +73,8 @@ pub(crate) struct Walk {
     starts: VecDeque<usize>,
     /// The farthest place where a joint failed.
     failed: Option<usize>,
+    /// Joints up to here are not looked at.
+    accepted: usize,
     /// The window merged last.
     last: Range<usize>,
 }
@@ -89,9 +91,37 @@ pub(crate) enum Step {
     Lost,
 }
 
+impl Default for Walk {
+    fn default() -> Self {
+        Self::new(Span::USUAL)
+    }
+}
+
 impl Walk {
     pub(crate) fn new(span: Span) -> Self {
-        Self { span, tokens: 0, at: 0, starts: VecDeque::new(), failed: None, last: 0..0 }
+        Self { span, tokens: 0, at: 0, starts: VecDeque::new(), failed: None, accepted: 0, last: 0..0 }
+    }
+
+    pub(crate) fn width(&self) -> usize {
+        self.span.width
+    }
+
+    /// Gives up on the joints that failed: they will be taken as they are. Each call moves the accepted
+    /// place on, so there is an end to it.
+    pub(crate) fn accept(&mut self) {
+        let accepted = self.failed.unwrap_or(self.at).max(self.accepted);
+        *self = Self { tokens: self.tokens, at: self.at, accepted, ..Self::default() };
+    }
+
+    /// Forgets the bytes before the tokens that may be given back; returns how many.
+    pub(crate) fn forget(&mut self) -> usize {
+        let forgotten = self.starts.front().copied().unwrap_or(self.at);
+        self.starts.iter_mut().for_each(|start| *start -= forgotten);
+        self.at -= forgotten;
+        self.failed = self.failed.and_then(|failed| failed.checked_sub(forgotten));
+        self.accepted = self.accepted.saturating_sub(forgotten);
+        self.last = 0..0;
+        forgotten
     }
 
     /// Merges the next window of `piece`.
@@ -122,6 +152,9 @@ impl Walk {
             // Nothing was kept yet: only at the start of the piece, where there is no joint.
             return true;
         };
+        if self.at <= self.accepted {
+            return true;
+        }
         let both = piece.get(start..end).unwrap_or_default();
         let ends = merger.merge(vocabulary, both);
         ends.len() == 2 && ends.first().is_some_and(|&first| first as usize == self.at - start)
@@ -160,6 +193,93 @@ impl Mergers {
         const LARGE: usize = 4 * Span::USUAL.width;
         if self.window.capacity() > LARGE {
             self.window = Merger::default();
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(all(feature = "o200k", feature = "cl100k"))]
+mod tests {
+    use super::*;
+    use crate::corpus::{Random, corpus, hostile::HOSTILE};
+    use crate::table::{CL100K_BASE, O200K_BASE};
+
+    /// So small that joints fail all the time.
+    const TINY: [Span; 4] = [
+        Span { width: 20, margin: 1 },
+        Span { width: 40, margin: 4 },
+        Span { width: 160, margin: 1 },
+        Span { width: 160, margin: 8 },
+    ];
+
+    fn pieces() -> impl Iterator<Item = String> {
+        let hostile = HOSTILE.into_iter().map(|(_, make)| make(5000));
+        corpus().map(|(_, text)| text).chain(hostile)
+    }
+
+    #[test]
+    fn windows_of_any_size_make_the_tokens_of_one_merge() {
+        let mut mergers = Mergers::default();
+        let mut whole = Merger::default();
+        for vocabulary in [&O200K_BASE, &CL100K_BASE] {
+            for piece in pieces() {
+                let piece = piece.as_bytes();
+                let tokens = whole.merge(vocabulary, piece).len();
+                for span in TINY.into_iter().chain([Span::USUAL]) {
+                    let found = count_windows(vocabulary, &mut mergers, piece, usize::MAX, span);
+                    assert_eq!(found, tokens, "{span:?}: {piece:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tiny_windows_go_back_and_grow() {
+        let mut mergers = Mergers::default();
+        let mut went_back = 0;
+        let mut grew = 0;
+        for piece in pieces() {
+            for span in TINY {
+                let mut walk = Walk::new(span);
+                loop {
+                    match walk.step(&O200K_BASE, &mut mergers, piece.as_bytes()) {
+                        Step::Kept => {}
+                        Step::WentBack => went_back += 1,
+                        Step::Finished { .. } | Step::Lost => break,
+                    }
+                }
+                grew += usize::from(walk.span.width > span.width);
+            }
+        }
+        assert!(went_back > 1000 && grew > 100, "went back {went_back} times, grew {grew} times");
+    }
+
+    #[test]
+    fn the_usual_window_never_goes_back_on_hostile_text() {
+        let mut mergers = Mergers::default();
+        for (name, make) in HOSTILE {
+            let mut walk = Walk::default();
+            let piece = make(50_000);
+            while let step @ (Step::Kept | Step::WentBack) =
+                walk.step(&O200K_BASE, &mut mergers, piece.as_bytes())
+            {
+                assert_eq!(step, Step::Kept, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn random_letters_never_make_the_usual_window_go_back() {
+        let mut mergers = Mergers::default();
+        let mut random = Random::seeded(3);
+        const ALPHABET: &[u8; 26] = b"abcdefghijklmnopqrstuvwxyz";
+        for _ in 0..200 {
+            let letters = random.between(2, 26);
+            let piece: Vec<u8> = (0..4000).map(|_| random.pick(&ALPHABET[..letters])).collect();
+            let mut walk = Walk::default();
+            while let step @ (Step::Kept | Step::WentBack) = walk.step(&CL100K_BASE, &mut mergers, &piece) {
+                assert_eq!(step, Step::Kept);
+            }
         }
     }
 }

@@ -156,10 +156,10 @@ fn read_all<T>(
 fn write_account(to: &mut Writer, account: &Account) {
     let Account { id, limit, at, behind_since, stakes: _, state } = account;
     let (burst, numbers) = match state {
-        State::Sliding(Sliding { current, previous }) => (None, [slot(current), slot(previous)].concat()),
-        State::Fixed(Fixed { current }) => (None, [slot(current), [0; 3]].concat()),
+        State::Sliding(Sliding { current, previous }) => (None, [slot(current), slot(previous)]),
+        State::Fixed(Fixed { current }) => (None, [slot(current), [0; 3]]),
         State::Bucket(Bucket { used, staked, ended, drained, carry, tick }) => {
-            (burst_of(limit), vec![used.units(), staked.units(), ended.units(), *drained, *carry, *tick])
+            (burst_of(limit), [[used.units(), staked.units(), ended.units()], [*drained, *carry, *tick]])
         }
     };
     to.u128(id.to_bits());
@@ -173,7 +173,7 @@ fn write_account(to: &mut Writer, account: &Account) {
     to.u64(burst.map_or(NONE, Amount::units));
     to.u64(at.as_millis());
     to.u64(behind_since.map_or(NONE, Timestamp::as_millis));
-    numbers.into_iter().for_each(|number| to.u64(number));
+    numbers.into_iter().flatten().for_each(|number| to.u64(number));
 }
 
 fn burst_of(limit: &Limit) -> Option<Amount> {

@@ -73,7 +73,9 @@ impl Answer {
         match self {
             Self::Response(response) => Some(response),
             Self::TimedOut => Some(made_up("504", "upstream request timeout")),
-            Self::Refused => Some(made_up("503", "upstream connect error or disconnect/reset before headers")),
+            Self::Refused => {
+                Some(made_up("503", "upstream connect error or disconnect/reset before headers"))
+            }
             Self::Cut => None,
         }
     }

@@ -19,8 +19,8 @@ impl Module {
     /// Takes a `.wasm`, or the text format.
     pub fn load(bytes: impl AsRef<[u8]>) -> Result<Self, LoadError> {
         let engine = Engine::new(Config::default().consume_fuel(true));
-        let code = wasmi::Module::new(&engine, bytes.as_ref())
-            .map_err(|why| LoadError::Invalid(why.to_string()))?;
+        let code =
+            wasmi::Module::new(&engine, bytes.as_ref()).map_err(|why| LoadError::Invalid(why.to_string()))?;
         let known = Imports::new(&engine);
         let unknown: Vec<String> = code
             .imports()
@@ -51,6 +51,13 @@ pub fn imports(bytes: &[u8]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A test program loads it once and runs it from every thread.
+    #[test]
+    fn a_module_is_shared_between_threads() {
+        fn shared<T: Send + Sync + Clone>() {}
+        shared::<Module>();
+    }
 
     #[test]
     fn an_import_no_host_offers_is_named() {

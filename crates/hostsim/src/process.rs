@@ -31,7 +31,9 @@ pub(crate) struct World {
     pub(crate) queues: Queues,
     pub(crate) metrics: Metrics,
     pub(crate) clusters: BTreeMap<String, Cluster>,
-    pub(crate) interposer: Option<Interposer>,
+    interposer: Option<Interposer>,
+    /// Whether an interposer that is running goes back to its place.
+    interposing: bool,
     delivery: QueueDelivery,
 }
 
@@ -63,6 +65,7 @@ impl Process {
             metrics: Metrics::new(),
             clusters: BTreeMap::new(),
             interposer: None,
+            interposing: false,
             delivery: QueueDelivery::Prompt,
         };
         Self { module: module.clone(), world: Rc::new(RefCell::new(world)), vms: Rc::default() }
@@ -163,11 +166,16 @@ impl Process {
     /// The closure is called before every `proxy_set_shared_data` of any VM. It may write through a
     /// clone of the process or drive another VM; calls that it causes itself are not interposed.
     pub fn interpose(&self, between: impl FnMut(&SharedWrite) + 'static) {
-        self.world.borrow_mut().interposer = Some(Box::new(between));
+        let mut world = self.world.borrow_mut();
+        world.interposer = Some(Box::new(between));
+        world.interposing = true;
     }
 
+    /// May be called by the closure itself, which then has run for the last time.
     pub fn stop_interposing(&self) {
-        self.world.borrow_mut().interposer = None;
+        let mut world = self.world.borrow_mut();
+        world.interposer = None;
+        world.interposing = false;
     }
 
     /// A counter's or a gauge's value.
@@ -189,6 +197,17 @@ impl World {
         let passed = steady_ns.saturating_sub(self.steady_ns);
         self.steady_ns += passed;
         self.wall_ns += passed;
+    }
+}
+
+/// Runs the interposer outside its place and outside the borrow: it may reach back into the process.
+pub(crate) fn run_interposer(world: &Rc<RefCell<World>>, write: &SharedWrite) {
+    let interposer = world.borrow_mut().interposer.take();
+    let Some(mut between) = interposer else { return };
+    between(write);
+    let mut world = world.borrow_mut();
+    if world.interposing {
+        world.interposer.get_or_insert(between);
     }
 }
 

@@ -4,22 +4,19 @@
 //! [`Vm::reload`] makes a fresh instance. Shared data, metrics and queues belong to the process and stay.
 
 use std::cell::{RefCell, RefMut};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::{Rc, Weak};
-
-use wasmi::{AsContext, Instance, Store, StoreLimitsBuilder, Val};
 
 use crate::calls::{Answer, Call};
 use crate::error::{StartError, Trap};
 use crate::headers::Headers;
-use crate::imports::Imports;
+use crate::machine::{Machine, new_store};
 use crate::module::Module;
 use crate::process::Process;
 use crate::profile::VmOptions;
-use crate::random::Random;
 use crate::shared::Consumer;
-use crate::state::{Deferred, HostState, ROOT, Records, Shutdown, StreamCell};
+use crate::state::{Deferred, HostState, ROOT, Shutdown, StreamCell};
 use crate::status::{LogLevel, LogLine};
 use crate::stream::{Request, Stream};
 
@@ -35,23 +32,12 @@ pub(crate) struct VmInner {
     machine: RefCell<Machine>,
 }
 
-struct Machine {
-    store: Store<HostState>,
-    instance: Option<Instance>,
-    generation: u32,
-    last_context: u32,
-    dead: Option<Trap>,
-}
-
-/// Without a limit of its own a callback may burn this: more than any test can wait for.
-const UNBOUNDED_FUEL: u64 = u64::MAX / 2;
-
 impl Vm {
     pub(crate) fn new(process: Process, module: Module, options: VmOptions, number: usize) -> Self {
         let options = Rc::new(options);
         let store = new_store(&process, &module, &options, number, 0);
-        let machine = Machine { store, instance: None, generation: 0, last_context: ROOT, dead: None };
-        Self(Rc::new(VmInner { process, module, options, number, machine: RefCell::new(machine) }))
+        let machine = RefCell::new(Machine::new(store, 0));
+        Self(Rc::new(VmInner { process, module, options, number, machine }))
     }
 
     /// Instantiates the module, makes the root context, and configures it.
@@ -64,7 +50,7 @@ impl Vm {
     }
 
     fn bring_up(&self) -> Result<(), StartError> {
-        self.instantiate()?;
+        self.machine().instantiate(&self.0.module)?;
         self.call_root("_initialize", &[])?;
         self.call_root("proxy_on_context_create", &[ROOT, 0])?;
         let size = self.0.options.vm_config.len() as u32;
@@ -81,31 +67,10 @@ impl Vm {
         }
     }
 
-    fn instantiate(&self) -> Result<(), Trap> {
-        let mut machine = self.machine();
-        let Machine { store, instance, .. } = &mut *machine;
-        let imports = Imports::new(&self.0.module.engine);
-        store.set_fuel(UNBOUNDED_FUEL).expect("fuel metering is on");
-        match imports.linker.instantiate_and_start(store, &self.0.module.code) {
-            Ok(made) => {
-                *instance = Some(made);
-                Ok(())
-            }
-            Err(why) => Err(machine.die("start", &why)),
-        }
-    }
-
     /// A fresh VM in the place of this one, as `FAIL_RELOAD` makes (F54). Streams of the old one are lost.
     pub fn reload(&self) -> Result<(), StartError> {
-        {
-            let mut machine = self.machine();
-            let generation = machine.generation + 1;
-            let records = std::mem::take(&mut machine.store.data_mut().records);
-            let inner = &self.0;
-            let store = new_store(&inner.process, &inner.module, &inner.options, inner.number, generation);
-            *machine = Machine { store, instance: None, generation, last_context: ROOT, dead: None };
-            machine.store.data_mut().records = records;
-        }
+        let VmInner { process, module, options, number, .. } = &*self.0;
+        self.machine().replace(|generation| new_store(process, module, options, *number, generation));
         self.start()
     }
 
@@ -214,10 +179,7 @@ impl Vm {
 
     /// The linear memory, which never shrinks.
     pub fn memory_bytes(&self) -> usize {
-        let machine = self.machine();
-        let memory =
-            machine.instance.and_then(|instance| instance.get_memory(machine.store.as_context(), "memory"));
-        memory.map_or(0, |memory| memory.data_size(machine.store.as_context()))
+        self.machine().memory_bytes()
     }
 
     /// The trap that killed this VM.
@@ -307,13 +269,14 @@ impl Vm {
     }
 
     fn finish_call(&self, token: u32, answer: Answer) -> Result<(), Trap> {
+        self.check_alive()?;
         assert!(self.host().calls.remove(&token).is_some(), "no call {token} is open");
         let response = answer.into_response();
-        let sizes = response.as_ref().map_or([0; 3], |it| [it.headers.len(), it.body.len(), it.trailers.len()]);
+        let sizes =
+            response.as_ref().map_or([0; 3], |it| [it.headers.len(), it.body.len(), it.trailers.len()]);
         let [headers, body, trailers] = sizes.map(|size| size as u32);
         self.host().call_response = response;
-        let outcome =
-            self.call_root("proxy_on_http_call_response", &[ROOT, token, headers, body, trailers]);
+        let outcome = self.call_root("proxy_on_http_call_response", &[ROOT, token, headers, body, trailers]);
         self.host().call_response = None;
         outcome.map(drop)
     }
@@ -344,94 +307,18 @@ impl Vm {
                 Deferred::ResumeRequest(id) => self.with_stream(id, |stream| stream.resume_request())?,
                 Deferred::ResumeResponse(id) => self.with_stream(id, |stream| stream.resume_response())?,
                 Deferred::Reset(id) => self.with_stream(id, |stream| stream.reset_by_filter())?,
-                Deferred::Reply { context, code, details, headers, body } => self
-                    .with_stream(context, |stream| stream.reply_by_filter(code, &details, headers, body))?,
+                Deferred::Reply { context, code, details, headers, body } => {
+                    self.with_stream(context, |stream| stream.reply_by_filter(code, &details, headers, body))?
+                }
             }
         }
     }
 
-    fn with_stream(
-        &self,
-        id: u32,
-        act: impl FnOnce(&Stream) -> Result<(), Trap>,
-    ) -> Result<(), Trap> {
+    fn with_stream(&self, id: u32, act: impl FnOnce(&Stream) -> Result<(), Trap>) -> Result<(), Trap> {
         let cell: Option<StreamCell> = self.host().streams.get(&id).cloned();
         // It may have ended by an action before this one.
         cell.map_or(Ok(()), |cell| act(&Stream::of(self.clone(), cell)))
     }
-}
-
-impl Machine {
-    fn call(
-        &mut self,
-        context: u32,
-        export: &'static str,
-        arguments: &[u32],
-    ) -> Result<Option<u32>, Trap> {
-        let instance = self.instance.expect("the VM has not been started");
-        let Some(function) = instance.get_func(&self.store, export) else { return Ok(None) };
-        let fuel = self.store.data().options.fuel_limit.unwrap_or(UNBOUNDED_FUEL);
-        self.store.set_fuel(fuel).expect("fuel metering is on");
-        let outer = self.store.data().current;
-        self.store.data_mut().current = context;
-        self.store.data_mut().effective = None;
-
-        let arguments: Vec<Val> = arguments.iter().map(|word| Val::I32(word.cast_signed())).collect();
-        let mut results = vec![Val::I32(0); function.ty(&self.store).results().len()];
-        let outcome = function.call(&mut self.store, &arguments, &mut results);
-
-        let left = self.store.get_fuel().expect("fuel metering is on");
-        self.store.data_mut().records.fuel += fuel.saturating_sub(left);
-        self.store.data_mut().current = outer;
-        self.store.data_mut().effective = None;
-        match outcome {
-            Ok(()) => Ok(results.first().and_then(Val::i32).map(i32::cast_unsigned)),
-            Err(why) => Err(self.die(export, &why)),
-        }
-    }
-
-    fn die(&mut self, callback: &'static str, why: &wasmi::Error) -> Trap {
-        let host = self.store.data_mut();
-        host.deferred.clear();
-        host.calls.clear();
-        host.tick = None;
-        let panic = host.records.log.iter().rev().find(|line| line.level == LogLevel::Critical);
-        let trap = Trap { callback, message: why.to_string(), panic: panic.map(|line| line.message.clone()) };
-        self.dead = Some(trap.clone());
-        trap
-    }
-}
-
-fn new_store(
-    process: &Process,
-    module: &Module,
-    options: &Rc<VmOptions>,
-    number: usize,
-    generation: u32,
-) -> Store<HostState> {
-    let seed = process.world.borrow().seed;
-    let host = HostState {
-        world: Rc::clone(&process.world),
-        me: Consumer { vm: number, generation },
-        options: Rc::clone(options),
-        limits: StoreLimitsBuilder::new().memory_size(options.memory_limit).build(),
-        random: Random::new(seed, number, generation),
-        current: ROOT,
-        effective: None,
-        streams: BTreeMap::new(),
-        deferred: VecDeque::new(),
-        configuring: false,
-        calls: BTreeMap::new(),
-        last_token: 0,
-        call_response: None,
-        metric_ids: crate::metrics::Ids::default(),
-        tick: None,
-        shutdown: Shutdown::Running,
-        records: Records::default(),
-    };
-    let mut store = Store::new(&module.engine, host);
-    store.limiter(|host| &mut host.limits);
-    store
 }
 
 impl fmt::Debug for Vm {

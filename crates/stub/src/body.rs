@@ -9,7 +9,7 @@ use axum::body::{Body, Bytes};
 use hyper::body::Frame;
 use tokio::sync::mpsc;
 
-use crate::answer::Step;
+use crate::{answer::Step, clock};
 
 /// Steps under way: enough to keep a fast stream busy, few enough that a slow reader is felt.
 const UNDER_WAY: usize = 16;
@@ -54,10 +54,8 @@ pub fn play(mut steps: Vec<Step>) -> Body {
     Body::new(Played(receive))
 }
 
-#[expect(clippy::disallowed_methods, reason = "a benchmark asks when the bytes really left")]
 fn stamped(bytes: &Bytes) -> Bytes {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let mut stamped = format!(": {}\n", now.as_nanos()).into_bytes();
+    let mut stamped = format!(": {}\n", clock::nanoseconds()).into_bytes();
     stamped.extend_from_slice(bytes);
     stamped.into()
 }

@@ -18,6 +18,7 @@ pub mod answer;
 pub mod ask;
 pub mod body;
 pub mod chat;
+pub mod clock;
 pub mod gate;
 pub mod load;
 pub mod log;

@@ -11,18 +11,18 @@
 //! 8  \s
 //! ```
 
-use super::{Cut, Opening, contraction, number, run, signs, spaces};
+use super::{Cut, Opening, contraction, number, run_end, signs, spaces};
 use crate::class::{Class, class_at};
 
 #[inline]
 pub(crate) fn cut(text: &[u8], at: usize) -> Cut {
     match opening(text, at) {
         Opening::Word { from } => {
-            let end = run(text, from, Class::is_letter);
+            let end = run_end(text, from, Class::is_letter);
             Cut { end, seen: end }
         }
         Opening::Number => number(text, at),
-        Opening::Signs { from } => signs(text, from, |byte| matches!(byte, b'\r' | b'\n')),
+        Opening::Signs { from } => signs(text, from, trails),
         Opening::Space => space(text, at),
         Opening::Contraction { end } => Cut { end, seen: end },
     }
@@ -44,12 +44,9 @@ pub(crate) fn opening(text: &[u8], at: usize) -> Opening {
         Class::Space => match class_at(text, next).0 {
             Class::Upper | Class::Lower | Class::Caseless => Opening::Word { from: next },
             Class::Other | Class::Mark if text.get(at) == Some(&b' ') => Opening::Signs { from: next },
-            Class::Other
-            | Class::Mark
-            | Class::Number
-            | Class::Space
-            | Class::Newline
-            | Class::End => Opening::Space,
+            Class::Other | Class::Mark | Class::Number | Class::Space | Class::Newline | Class::End => {
+                Opening::Space
+            }
         },
     }
 }
@@ -64,4 +61,10 @@ fn space(text: &[u8], at: usize) -> Cut {
         None => spaces.shortened,
     };
     Cut { end, seen: spaces.end }
+}
+
+/// What may follow the signs of 4.
+#[inline]
+pub(crate) fn trails(byte: u8) -> bool {
+    matches!(byte, b'\r' | b'\n')
 }

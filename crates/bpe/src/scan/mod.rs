@@ -12,6 +12,9 @@ use crate::class::{Class, class_at};
 pub(crate) mod cl100k;
 #[cfg(feature = "o200k")]
 pub(crate) mod o200k;
+mod run;
+
+pub(crate) use run::Run;
 
 /// The end of a piece.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -28,19 +31,26 @@ pub(crate) const LOOKAHEAD: usize = 3;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Opening {
     /// Letters, perhaps behind one other character.
-    Word { from: usize },
+    Word {
+        from: usize,
+    },
     /// At most three numbers.
     Number,
     /// Signs, perhaps behind a blank.
-    Signs { from: usize },
+    Signs {
+        from: usize,
+    },
     Space,
     /// An `'s` that is a piece of its own.
-    Contraction { end: usize },
+    #[cfg_attr(not(feature = "cl100k"), expect(dead_code, reason = "o200k_base has it in its words"))]
+    Contraction {
+        end: usize,
+    },
 }
 
 /// The first place from `from` on with a character that is not `inside`.
 #[inline]
-fn run(text: &[u8], from: usize, inside: impl Fn(Class) -> bool) -> usize {
+fn run_end(text: &[u8], from: usize, inside: impl Fn(Class) -> bool) -> usize {
     let mut at = from;
     loop {
         let (class, length) = class_at(text, at);
@@ -68,7 +78,7 @@ fn number(text: &[u8], from: usize) -> Cut {
 /// `[^\s\p{L}\p{N}]+` and then what the encoding lets `trail`.
 #[inline]
 fn signs(text: &[u8], from: usize, trails: impl Fn(u8) -> bool) -> Cut {
-    let mut end = run(text, from, Class::is_sign);
+    let mut end = run_end(text, from, Class::is_sign);
     while text.get(end).is_some_and(|&byte| trails(byte)) {
         end += 1;
     }
@@ -107,7 +117,7 @@ fn spaces(text: &[u8], from: usize) -> Spaces {
 
 /// The length of a `(?i:'s|'t|'re|'ve|'m|'ll|'d)` at `at`, or zero.
 #[inline]
-fn contraction(text: &[u8], at: usize) -> usize {
+pub(crate) fn contraction(text: &[u8], at: usize) -> usize {
     if text.get(at) != Some(&b'\'') {
         return 0;
     }

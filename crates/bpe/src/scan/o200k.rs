@@ -10,7 +10,7 @@
 //! 7  \s+
 //! ```
 
-use super::{Cut, Opening, contraction, number, run, signs, spaces};
+use super::{Cut, Opening, contraction, number, run_end, signs, spaces};
 use crate::class::{Class, class_at};
 
 #[inline]
@@ -18,7 +18,7 @@ pub(crate) fn cut(text: &[u8], at: usize) -> Cut {
     match opening(text, at) {
         Opening::Word { from } => word(text, from),
         Opening::Number => number(text, at),
-        Opening::Signs { from } => signs(text, from, |byte| matches!(byte, b'\r' | b'\n' | b'/')),
+        Opening::Signs { from } => signs(text, from, trails),
         Opening::Space => space(text, at),
         Opening::Contraction { end } => Cut { end, seen: end },
     }
@@ -64,7 +64,7 @@ fn word(text: &[u8], from: usize) -> Cut {
                 caseless = Some(at);
             }
             Class::Lower => {
-                let end = run(text, at + length, continues_lower);
+                let end = run_end(text, at + length, continues_lower);
                 return Cut { end: end + contraction(text, end), seen: end };
             }
             Class::Other | Class::Number | Class::Space | Class::Newline | Class::End => break,
@@ -89,4 +89,10 @@ fn space(text: &[u8], at: usize) -> Cut {
         None => spaces.shortened,
     };
     Cut { end, seen: spaces.end }
+}
+
+/// What may follow the signs of 4.
+#[inline]
+pub(crate) fn trails(byte: u8) -> bool {
+    matches!(byte, b'\r' | b'\n' | b'/')
 }

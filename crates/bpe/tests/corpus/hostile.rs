@@ -2,7 +2,9 @@
 
 use super::Random;
 
-pub const HOSTILE: [(&str, fn(usize) -> String); 19] = [
+type Make = fn(usize) -> String;
+
+pub const HOSTILE: [(&str, Make); 19] = [
     ("one letter", |length| "a".repeat(length)),
     ("one capital", |length| "A".repeat(length)),
     ("spaces", |length| " ".repeat(length)),
@@ -23,7 +25,9 @@ pub const HOSTILE: [(&str, fn(usize) -> String); 19] = [
     ("combining marks", |length| repeat_to("\u{301}", length)),
     ("digits", |length| repeat_to("0123456789", length)),
     ("aA", |length| repeat_to("aA", length)),
-    ("caseless, then capitals", |length| "漢".to_owned() + &random_from_str("ABCDEFGHIJKLMNOPQRSTUVWXYZ", length)),
+    ("caseless, then capitals", |length| {
+        "漢".to_owned() + &random_from_str("ABCDEFGHIJKLMNOPQRSTUVWXYZ", length)
+    }),
 ];
 
 pub fn repeat_to(unit: &str, length: usize) -> String {

@@ -123,8 +123,9 @@ impl Algorithm for Bucket {
         if rate == Amount::ZERO {
             return Timestamp::from_millis(LATEST);
         }
-        let periods = excess / rate.units();
-        let rest = Amount::saturating(excess % rate.units());
+        // At least one unit is left for the last period: what is carried may make it come a tick sooner.
+        let periods = (excess - 1) / rate.units();
+        let rest = Amount::saturating(excess - periods * rate.units());
         let ticks = periods.saturating_mul(PARTS).saturating_add(least_ticks(rate, self.carry, rest));
         moment_of(self.tick.saturating_add(ticks), now.span())
     }
@@ -196,12 +197,9 @@ fn flow(rate: Amount, ticks: u64, carry: u64, most: Amount) -> (Amount, u64) {
     (Amount::saturating(units), thousandths % PARTS)
 }
 
-/// The fewest ticks in which `amount`, less than one period's, flows.
+/// The fewest ticks in which `amount`, at most one period's and not nothing, flows.
 fn least_ticks(rate: Amount, carry: u64, amount: Amount) -> u64 {
     let (mut short, mut enough) = (0, PARTS);
-    if amount == Amount::ZERO {
-        return 0;
-    }
     while enough - short > 1 {
         let middle = short.midpoint(enough);
         if flow(rate, middle, carry, Amount::MAX).0 >= amount {
@@ -293,5 +291,17 @@ mod tests {
             assert!(used_at(until) <= units(target));
             assert!(used_at(Timestamp::from_millis(until.as_millis() - 1)) > units(target));
         }
+    }
+
+    #[test]
+    fn a_fraction_already_drained_brings_the_end_of_a_wait_nearer() {
+        let limit = Limit { quota: Quota::Of(units(52)), ..LIMIT };
+        let moment = |millis| Moment { limit: &limit, at: Timestamp::from_millis(millis) };
+        let mut bucket = Bucket::default();
+        bucket.owe(moment(0), units(407));
+        bucket.roll(moment(0), Timestamp::from_millis(11_760));
+        assert!(bucket.carry > 0);
+        let until = bucket.until(moment(11_760), bucket.used.saturating_sub(units(104)));
+        assert!(until < Timestamp::from_millis(11_760 + 20_000), "{until:?}");
     }
 }

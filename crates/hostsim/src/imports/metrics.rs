@@ -3,13 +3,7 @@
 use super::memory::{read_text, write_u32, write_u64};
 use super::{Cx, Outcome};
 
-pub(super) fn proxy_define_metric(
-    cx: &mut Cx<'_>,
-    kind: u32,
-    name: u32,
-    name_size: u32,
-    to: u32,
-) -> Outcome {
+pub(super) fn proxy_define_metric(cx: &mut Cx<'_>, kind: u32, name: u32, name_size: u32, to: u32) -> Outcome {
     let name = read_text(cx, name, name_size)?;
     let host = cx.data_mut();
     let id = host.metric_ids.define(&mut host.world.borrow_mut().metrics, kind, name)?;

@@ -2,6 +2,7 @@
 
 use super::memory::{give, read, write_u32};
 use super::{Cx, Outcome};
+use crate::process::run_interposer;
 use crate::shared::SharedWrite;
 use crate::status::Status;
 
@@ -33,11 +34,6 @@ pub(super) fn proxy_set_shared_data(
     let host = cx.data();
     let write = SharedWrite { vm_id: host.options.vm_id.clone(), key, value, cas };
     let world = host.world.clone();
-    // Taken out while it runs: it may reach back into the process.
-    let interposer = world.borrow_mut().interposer.take();
-    if let Some(mut between) = interposer {
-        between(&write);
-        world.borrow_mut().interposer.get_or_insert(between);
-    }
+    run_interposer(&world, &write);
     Ok(world.borrow_mut().data.write(write)?)
 }

@@ -3,7 +3,7 @@
 use wasmi::Caller;
 
 use super::memory::{read, write, write_u32, write_u64};
-use super::{Cx, Fault, Imports, Outcome, system};
+use super::{Cx, Fault, Imports, system};
 use crate::state::HostState;
 use crate::status::LogLevel;
 
@@ -147,10 +147,6 @@ fn fd_fdstat_get(cx: &mut Cx<'_>, fd: u32, to: u32) -> Result<u32, Fault> {
     }
     let mut stat = [0; SIZE];
     stat[0] = CHARACTER_DEVICE;
-    write_status(cx, to, &stat)?;
+    write(cx, to, &stat)?;
     Ok(errno::OK)
-}
-
-fn write_status(cx: &mut Cx<'_>, to: u32, stat: &[u8]) -> Outcome {
-    write(cx, to, stat)
 }

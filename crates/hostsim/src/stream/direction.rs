@@ -83,6 +83,14 @@ impl Direction {
         }
     }
 
+    /// Another message in the place of the one the filter saw.
+    pub(super) fn replace(&mut self, headers: Headers, body: Vec<u8>, now_ms: u64) {
+        self.peer.headers = Some(headers);
+        self.peer.released_at_ms = Some(now_ms);
+        self.peer.send(body, now_ms);
+        self.peer.ended = true;
+    }
+
     /// What the filter could read, it can no longer.
     ///
     /// Stricter than the real host, where headers let go by a body callback happen to stay

@@ -54,12 +54,7 @@ impl Stream {
         match route {
             Route::ThroughFilters => self.show_reply(headers, &body),
             Route::Straight => {
-                let now_ms = self.vm.process().now_ms();
-                let peer = &mut self.state().response.peer;
-                peer.headers = Some(headers);
-                peer.released_at_ms = Some(now_ms);
-                peer.send(body, now_ms);
-                peer.ended = true;
+                self.state().response.replace(headers, body, self.vm.process().now_ms());
                 self.end(Ending::Complete, "")
             }
             Route::TooLate => self.end(Ending::Reset, ""),

