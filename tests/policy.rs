@@ -1,5 +1,7 @@
 //! What a policy means once it is taken: defaults, inheritance, and the questions a request puts to it.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use serde_json::{Value, json};
 use tollgate::config::{
     Absent, Api, FilterConfig, HeaderFamily, HeaderHold, Media, RequestPath, Target, Tokenizer, Unreadable,

@@ -63,7 +63,7 @@ pub(crate) fn worst(config: &FilterConfig, limit: &LimitRule, tier: Tier) -> Opt
     seen(config, limit)
         .flat_map(|model| [Cut::Default, Cut::Hold].map(|cut| by(cut, model, config, limit.unit, capacity)))
         .filter(|worst| worst.total() > 0)
-        // Of equals the first, which an alias usually stands behind.
+        // Of equals the first in the table.
         .reduce(|worst, next| if next.total() > worst.total() { next } else { worst })
 }
 
