@@ -27,7 +27,7 @@ mod layout;
 
 use layout::{EMPTY, LONGEST_TOKEN, OFFSET_BITS};
 
-/// Zeros behind the starts, so that a word can be read at the last one.
+/// Zeros behind arena and starts, so that a word can be read at the last token.
 const PADDING: usize = 8;
 
 fn main() {
@@ -83,6 +83,7 @@ fn write_vocabulary(out: &Path, name: &str, tokens: &[Vec<u8>]) {
             pairs[layout::pair(first, second)] = offset;
         }
     }
+    arena.resize(length + PADDING, 0);
     // One start more, so that the last token has an end.
     starts[length / 8] |= 1 << (length % 8);
     assert!(slots.contains(&EMPTY), "a search in a full table has no end");

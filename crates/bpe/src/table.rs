@@ -80,7 +80,7 @@ impl Vocabulary {
     /// Whether the token that starts at `offset` is `bytes`, no more and no less.
     #[inline]
     fn has_at(&self, offset: usize, bytes: &[u8]) -> bool {
-        self.arena.get(offset..).and_then(|rest| rest.get(..bytes.len())).is_some_and(|own| same(own, bytes))
+        self.arena.get(offset..).is_some_and(|rest| starts_with(rest, bytes))
             && self.length_at(offset) == Some(bytes.len())
     }
 
@@ -100,13 +100,17 @@ impl Vocabulary {
     }
 }
 
-/// Equality of slices of one length. Most are short, and a call to compare them costs more than
-/// two overlapping words.
+/// Whether `arena` starts with `bytes`. Most are short, and a call to compare them costs more than
+/// one word, or two that overlap.
 #[inline]
-fn same(left: &[u8], right: &[u8]) -> bool {
-    let ends = |bytes: &[u8]| Some((*bytes.first_chunk::<8>()?, *bytes.last_chunk::<8>()?));
-    match (ends(left), ends(right)) {
-        (Some(left_ends), Some(right_ends)) => left_ends == right_ends && (left.len() <= 16 || left == right),
-        _ => short_word(left) == short_word(right),
-    }
+fn starts_with(arena: &[u8], bytes: &[u8]) -> bool {
+    let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) else {
+        // The padding lets a word be read at the last token too.
+        let Some(word) = arena.first_chunk() else { return false };
+        let known = u64::BITS.min(8 * bytes.len() as u32);
+        let difference = u64::from_le_bytes(*word) ^ short_word(bytes);
+        return difference.checked_shl(u64::BITS - known).unwrap_or(0) == 0;
+    };
+    let Some(own) = arena.get(..bytes.len()) else { return false };
+    own.first_chunk() == Some(first) && own.last_chunk() == Some(last) && (bytes.len() <= 16 || own == bytes)
 }
