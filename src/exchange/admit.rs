@@ -177,6 +177,7 @@ impl Asking {
         };
         State::Open(Box::new(Open {
             covered: self.estimate.output,
+            unasked: self.estimate.output.count(),
             hold: self.plan.granted(places),
             estimate: self.estimate,
             model: self.model,

@@ -42,7 +42,10 @@ impl Open {
             step.effects.push(Effect::RemoveResponseHeader("content-length"));
         }
         let tokenizer = step.gate.config.model_rule(model).tokenizer;
-        Answer::Followed { meter: Box::new(UsageMeter::new(tokenizer, self.hide)), model }
+        let coded = text(headers, "content-encoding").is_some_and(|coding| coding != "identity");
+        let meter =
+            if coded { UsageMeter::unreadable(tokenizer) } else { UsageMeter::new(tokenizer, self.hide) };
+        Answer::Followed { meter: Box::new(meter), model }
     }
 
     pub(super) fn follows(&self) -> bool {
@@ -86,9 +89,15 @@ impl Open {
                 step.effects.push(Effect::ReplaceResponseBody { replaced: chunk.len(), with });
             }
         }
-        let seen = meter.seen();
-        if seen > self.covered {
-            self.outgrow(seen, step);
+        match self.unasked.checked_sub(u64::try_from(chunk.len()).unwrap_or(u64::MAX)) {
+            Some(left) => self.unasked = left,
+            None => {
+                let seen = meter.seen();
+                if seen > self.covered {
+                    self.outgrow(seen, step);
+                }
+                self.unasked = self.covered.saturating_sub(seen).count();
+            }
         }
         self.keep_lease(step);
     }

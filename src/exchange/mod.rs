@@ -267,6 +267,11 @@ fn transition(state: State, input: Input<'_>, step: &mut Step<'_>) -> State {
 
         // Callbacks that a host delivers in any state: the filter's own replies pass through the answer's
         // callbacks, other filters' replies come without a request.
-        (state, _) => state,
+        (state, Input::RequestHeaders { .. } | Input::RequestBody { .. } | Input::RequestTrailers)
+        | (state, Input::ResponseHeaders { .. } | Input::ResponseBody { .. } | Input::Tick) => state,
+        // Answers to questions that this state did not ask, and an end after the end.
+        (state, Input::Body(_) | Input::Checked(_) | Input::Decided(_) | Input::Standings(_))
+        | (state, Input::Settled(_))
+        | (state @ State::Ended, Input::Ended) => state,
     }
 }

@@ -84,6 +84,9 @@ pub(super) struct Open {
     pub(super) announce: Vec<(&'static str, String)>,
     /// Output that the hold covers; grows with a stream that outgrows it.
     pub(super) covered: Tokens,
+    /// Bytes of the answer that may pass before the output seen can exceed what is covered: no token is
+    /// shorter than a byte, and asking what was seen costs more than counting bytes.
+    pub(super) unasked: u64,
     pub(super) renewed: Timestamp,
     pub(super) answer: Answer,
 }
