@@ -1,6 +1,6 @@
 //! From a whole body to a decision, and from the decision to the upstream or to a refusal.
 
-use tollgate_budget::{Amount, Decision, Grant, Reason, Refusal, Span, Standing, Tokens, Unit};
+use tollgate_budget::{Amount, Decision, Grant, Quota, Reason, Refusal, Span, Standing, Tokens, Unit};
 
 use super::record;
 use super::state::{Answer, Asking, Gathering, HeaderHold, Open, Request, Rewrite, State};
@@ -222,10 +222,13 @@ fn never(account: &Account, over: OverCeiling, output: Tokens, step: &mut Step<'
         spent: Amount::ZERO,
         reset: Span::ZERO,
     };
-    let largest = account.largest.min(account.limit.capacity());
+    let reason = match account.limit.quota {
+        Quota::Suspended => Reason::Suspended,
+        Quota::Of(_) => Reason::Never { largest: account.largest.min(account.limit.capacity()) },
+    };
     let toll = Toll { input: over.more_than, output };
     let requested = Requested::MoreThan(account.unit.whole_ceil(toll.of(account.unit)));
-    step.refuse(account, Reason::Never { largest }, empty, requested)
+    step.refuse(account, reason, empty, requested)
 }
 
 fn kind(error: &StoreError) -> StoreErrorKind {
