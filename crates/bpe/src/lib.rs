@@ -90,7 +90,7 @@ impl Encoding {
     }
 
     /// The end of the piece that starts at `at`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn cut(self, text: &[u8], at: usize) -> Cut {
         match self {
             #[cfg(feature = "o200k")]

@@ -51,7 +51,7 @@ impl Vocabulary {
     }
 
     /// As [`Vocabulary::rank`], for who has the hash at hand.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn rank_by_hash(&self, bytes: &[u8], hash: u64) -> Option<Rank> {
         let tag = tag(hash);
         let mut at = home(hash, self.slots.len());
