@@ -112,9 +112,8 @@ def test_an_envoy_of_the_users_own_is_preferred(runs, tmp_path, name):
 def test_another_upstream_is_metered_in_place_of_the_stub(runs, stub):
     run = runs("--upstream", f"{stub.url}/some/prefix")
     assert len(run.children()) == 1
-    before = len(stub.received())
     assert curl(run.curls()[0].replace("$OPENAI_API_KEY", "sk-test")).startswith("HTTP/1.1 200")
-    received = stub.received()[before]
+    received, = [entry for entry in stub.received(x_tenant_id="acme") if entry.path.startswith("/some/prefix/")]
     assert received.path == "/some/prefix/v1/chat/completions"
     assert received.header("host") == [f"127.0.0.1:{stub.port}"]
     assert received.header("authorization") == ["Bearer sk-test"]
