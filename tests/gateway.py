@@ -192,6 +192,8 @@ class Envoy(Process):
             with contextlib.suppress(OSError, urllib.error.URLError):
                 return "ready" if get(f"{self.admin}/ready").strip() == "LIVE" else None
         state = eventually(probe, START_WITHIN)
+        if state != "ready":
+            self.stop()
         assert state == "ready", f"Envoy did not start ({state}):\n{self.log()}\n{self.envoy_log()}"
         return self
 
