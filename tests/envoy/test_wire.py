@@ -98,6 +98,20 @@ def test_request_trailers_do_not_walk_past_the_meter(envoy, stub, tenant):
     assert envoy.settled(tenant)["spent"] > 0
 
 
+def test_trailers_of_a_chunked_http1_request_do_not_walk_past_the_meter(envoys, stub, tenant):
+    trailers = {"http_protocol_options": {"enable_trailers": True}}
+    envoy = envoys(policy(tokens(LIMIT), requests(1000)), manager=trailers, concurrency=1)
+    content = json.dumps(body(stream=True)).encode()
+    request = (f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n"
+               f"x-tenant-id: {tenant}\r\nx-stub-prompt-tokens: 400\r\nx-stub-completion-tokens: 200\r\n"
+               f"transfer-encoding: chunked\r\n\r\n{len(content):x}\r\n").encode()
+    answer = raw(envoy.port, request + content + b"\r\n0\r\nx-trailer: 1\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 "), answer
+    received, = stub.received(x_tenant_id=tenant)
+    assert unwrapped(received) == body(stream=True)
+    assert envoy.settled(tenant)["spent"] == 600
+
+
 def test_request_trailers_do_not_save_from_a_refusal(envoy, stub, tenant):
     chat(envoy.url, tenant, prompt_tokens=LIMIT, completion_tokens=0)
     envoy.settled(tenant)
@@ -149,16 +163,27 @@ def test_every_spelling_of_a_metered_path_is_metered(envoy, tenant, path):
     assert envoy.settled(tenant)["spent"] == 10
 
 
+def upgrade(port, path, tenant):
+    request = (f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
+               f"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\nx-tenant-id: {tenant}\r\n\r\n")
+    head, _, content = raw(port, request.encode(), within=2).partition(b"\r\n\r\n")
+    return int(head.split()[1]), content
+
+
 def test_an_upgrade_on_a_metered_path_is_refused_in_clear_words(envoys, stub, tenant):
     envoy = envoys(policy(tokens(LIMIT), requests(1000)), concurrency=1)
-    request = (f"GET {CHAT} HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
-               f"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\nx-tenant-id: {tenant}\r\n\r\n")
-    answer = raw(envoy.port, request.encode(), within=2)
-    head, _, content = answer.partition(b"\r\n\r\n")
-    status = int(head.split()[1])
-    assert 400 <= status < 500, head
+    status, content = upgrade(envoy.port, CHAT, tenant)
+    assert 400 <= status < 500
     assert json.loads(content)["error"]["message"]
     assert stub.received(x_tenant_id=tenant) == []
+
+
+def test_an_upgrade_passes_where_the_policy_or_the_path_lets_it(envoys, stub, tenant):
+    envoy = envoys(policy(tokens(LIMIT), requests(1000)), concurrency=1)
+    assert upgrade(envoy.port, "/echo", tenant)[0] == 200, "the stub's own word on an upgrade"
+    envoy = envoys(policy(tokens(LIMIT), requests(1000), upgrades="pass"), concurrency=1)
+    assert upgrade(envoy.port, CHAT, tenant)[0] == 400, "the stub's own word on a GET"
+    assert [entry.header("upgrade") for entry in stub.received(x_tenant_id=tenant)] == [["websocket"]] * 2
 
 
 def test_a_post_without_a_body_is_answered_and_never_forwarded(envoy, stub, tenant):
