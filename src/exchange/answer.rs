@@ -5,12 +5,12 @@ use tollgate_budget::{Span, Tokens};
 use super::gather::{HeaderList, text};
 use super::record::{OverHold, Status};
 use super::state::{Answer, Open, State};
-use super::{Body, Effect, Origin, Step};
+use super::{Body, Effect, End, Origin, Step};
 use crate::config::HeaderFamily;
 use crate::metrics::{Metric, TokenKind};
 use crate::plan::Toll;
 use crate::reply::limits;
-use crate::usage::{Answered, Cost, Ending, Held, HideUsage, Passed, Report, UsageMeter, charge};
+use crate::usage::{Answered, Cost, Held, HideUsage, Passed, Report, UsageMeter, charge};
 
 /// A stream that outgrows its hold is charged for this many tokens more at a time: seldom enough to cost
 /// nothing, often enough that the next request meets a fuller account.
@@ -122,14 +122,20 @@ impl Open {
         }
     }
 
-    pub(super) fn settle(mut self, step: &mut Step<'_>) -> State {
+    pub(super) fn settle(mut self, end: End, step: &mut Step<'_>) -> State {
         let held = Held { prompt: self.estimate.prompt, output: self.estimate.output };
         let toll = match &mut self.answer {
-            // The prompt went out, and nobody stayed to see what came back.
-            Answer::Awaited => {
-                step.record.status = Status::ClientDisconnect;
-                Toll { input: held.prompt, output: Tokens::ZERO }
-            }
+            Answer::Awaited => match end {
+                // The prompt went out, and nobody stayed to see what came back.
+                End::Client | End::Complete => {
+                    step.record.status = Status::ClientDisconnect;
+                    Toll { input: held.prompt, output: Tokens::ZERO }
+                }
+                End::Upstream => {
+                    step.record.status = Status::UpstreamError;
+                    Toll::NO_TOKENS
+                }
+            },
             Answer::Failed => {
                 step.record.status = Status::UpstreamError;
                 Toll::NO_TOKENS
@@ -142,10 +148,16 @@ impl Open {
                 // On a broken stream the bytes still held back have no one to go to.
                 let _nobody = meter.finish();
                 let report = meter.report();
-                let cost = charge(&report, held);
-                step.record.status = status(&report);
-                measure(*model, &report, &cost, held, step);
-                Toll { input: cost.input, output: cost.output }
+                step.record.status = status(&report, end);
+                match (report.usage, report.answered, end) {
+                    // Broken off before any token, which an error status would have said as well.
+                    (None, Answered::Nothing, End::Upstream) => Toll::NO_TOKENS,
+                    (_, _, _) => {
+                        let cost = charge(&report, held);
+                        measure(*model, &report, &cost, held, step);
+                        Toll { input: cost.input, output: cost.output }
+                    }
+                }
             }
         };
         step.record.actual = Some(toll);
@@ -155,11 +167,11 @@ impl Open {
     }
 }
 
-fn status(report: &Report) -> Status {
-    match (report.answered, report.ending) {
-        (Answered::ErrorOnly | Answered::OutputThenError, _) => Status::UpstreamError,
-        (Answered::Nothing | Answered::Output | Answered::Unreadable, Ending::Whole) => Status::Ok,
-        (Answered::Nothing | Answered::Output | Answered::Unreadable, Ending::Cut) => {
+fn status(report: &Report, end: End) -> Status {
+    match (report.answered, end) {
+        (Answered::ErrorOnly | Answered::OutputThenError, _) | (_, End::Upstream) => Status::UpstreamError,
+        (Answered::Nothing | Answered::Output | Answered::Unreadable, End::Complete) => Status::Ok,
+        (Answered::Nothing | Answered::Output | Answered::Unreadable, End::Client) => {
             Status::ClientDisconnect
         }
     }
