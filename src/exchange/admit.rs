@@ -214,7 +214,8 @@ fn refuse(accounts: &[Account], refusal: &Refusal, toll: Toll, step: &mut Step<'
     step.refuse(account, refusal.reason, refusal.standing, requested)
 }
 
-/// No amount of waiting makes the prompt fit; how much too large it is was not worth counting.
+/// No amount of waiting makes the prompt fit; how much too large it is was not worth counting. Into a
+/// suspended account nothing fits, which is not the prompt's fault.
 fn never(account: &Account, over: OverCeiling, output: Tokens, step: &mut Step<'_>) -> State {
     let empty = Standing {
         capacity: account.limit.capacity(),

@@ -9,4 +9,9 @@
 )]
 
 pub mod answers;
+pub mod cases;
 pub mod cuts;
+pub mod proxy;
+pub mod requests;
+#[path = "../support/shared_memory.rs"]
+pub mod shared_memory;

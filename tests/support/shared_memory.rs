@@ -48,6 +48,11 @@ impl SharedMemory {
         values.insert(key.to_owned(), (value.to_vec(), version));
     }
 
+    #[allow(dead_code, reason = "not every test looks at the bytes")]
+    pub(crate) fn all(&self) -> BTreeMap<String, Vec<u8>> {
+        self.0.values.borrow().iter().map(|(key, (value, _))| (key.clone(), value.clone())).collect()
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.0.values.borrow().values().map(|(value, _)| value.len()).sum()
     }
