@@ -105,11 +105,12 @@ impl Vocabulary {
 #[inline]
 fn starts_with(arena: &[u8], bytes: &[u8]) -> bool {
     let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) else {
-        // The padding lets a word be read at the last token too.
+        // The padding lets a word be read at the last token too. What is beyond `bytes` is shifted out.
+        // (Of no bytes any answer will do: no token is as short.)
+        const BITS: usize = u64::BITS as usize;
         let Some(word) = arena.first_chunk() else { return false };
-        let known = u64::BITS.min(8 * bytes.len() as u32);
         let difference = u64::from_le_bytes(*word) ^ short_word(bytes);
-        return difference.checked_shl(u64::BITS - known).unwrap_or(0) == 0;
+        return difference << ((BITS - 8 * bytes.len()) % BITS) == 0;
     };
     let Some(own) = arena.get(..bytes.len()) else { return false };
     own.first_chunk() == Some(first) && own.last_chunk() == Some(last) && (bytes.len() <= 16 || own == bytes)

@@ -317,7 +317,7 @@ impl NativeStream {
 
     fn on_log(&self) {
         self.worker.watched.borrow_mut().remove(&self.number);
-        self.on(Input::Ended);
+        self.on(Input::Ended(self.end_as_told()));
     }
 }
 
