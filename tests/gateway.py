@@ -71,6 +71,15 @@ class Process:
         """The exit status, or None while it runs."""
         return self._process.poll()
 
+    def cpu_seconds(self):
+        """User and system time so far."""
+        fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident_bytes(self):
+        status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
+
     def log(self):
         return self.log_path.read_text(errors="replace")
 
@@ -183,6 +192,8 @@ class Envoy(Process):
             with contextlib.suppress(OSError, urllib.error.URLError):
                 return "ready" if get(f"{self.admin}/ready").strip() == "LIVE" else None
         state = eventually(probe, START_WITHIN)
+        if state != "ready":
+            self.stop()
         assert state == "ready", f"Envoy did not start ({state}):\n{self.log()}\n{self.envoy_log()}"
         return self
 
@@ -231,11 +242,11 @@ def binary():
 
 
 def configuration(port, admin_port, stub_port, access_log, *, vm_id, policy, http2_upstream=False,
-                  hold_headers=True, listener=None, manager=None, cluster=None):
+                  hold_headers=True, module=MODULE, listener=None, manager=None, cluster=None):
     """envoy.yaml with what a test needs in place of what differs from a laptop.
 
-    `hold_headers=False`: a host without `allow_on_headers_stop_iteration`. `listener`, `manager`
-    and `cluster` are merged into those parts.
+    `hold_headers=False`: a host without `allow_on_headers_stop_iteration`. `module=None`: no filter
+    at all. `listener`, `manager` and `cluster` are merged into those parts.
     """
     config = yaml.safe_load((ROOT / "envoy.yaml").read_text())
     config["admin"]["address"]["socket_address"]["port_value"] = admin_port
@@ -251,11 +262,13 @@ def configuration(port, admin_port, stub_port, access_log, *, vm_id, policy, htt
     wasm = connections["http_filters"][0]["typed_config"]["config"]
     assert wasm["name"] == "tollgate"
     wasm["vm_config"]["vm_id"] = vm_id
-    wasm["vm_config"]["code"]["local"]["filename"] = str(MODULE)
+    wasm["vm_config"]["code"]["local"]["filename"] = str(module)
     if not hold_headers:
         del wasm["allow_on_headers_stop_iteration"]
     if policy is not SHIPPED:
         wasm["configuration"]["value"] = policy
+    if module is None:
+        del connections["http_filters"][0]
 
     provider, = resources["clusters"]
     endpoint = provider["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]

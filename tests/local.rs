@@ -196,6 +196,32 @@ fn a_wait_is_long_enough_for_the_shards_that_were_not_reached() {
 }
 
 #[test]
+fn what_is_told_of_each_charge_comes_in_their_order_whatever_their_shards() {
+    let memory = SharedMemory::default();
+    let store = LocalStore::open(memory.clone(), "default", 4).unwrap();
+    let shadow = |tag, account, cost| {
+        let mut charge = charge(tag, account, limit(100), cost);
+        charge.charge.mode = Mode::Shadow;
+        charge
+    };
+    let charges = vec![shadow(3, 1, 101), charge(0, 2, limit(100), 2), shadow(1, 3, 3), shadow(0, 4, 104)];
+    let reserved = store.reserve(&asked(1, charges), at(0)).unwrap();
+    let Decision::Granted(grant) = reserved.decision else { panic!("{reserved:?}") };
+    let held: Vec<u64> = grant.standings.iter().map(|standing| standing.held.units()).collect();
+    assert_eq!((held, grant.shadow_over), (vec![101, 2, 3, 104], vec![0, 3]));
+}
+
+#[test]
+fn a_refusal_stands_when_a_shard_not_yet_asked_cannot_answer() {
+    let memory = SharedMemory::default();
+    let store = LocalStore::open(memory.clone(), "default", 4).unwrap();
+    memory.put("tollgate/default/3", b"garbage");
+    let charges = vec![charge(3, 2, limit(100), 1), charge(0, 1, limit(100), 101)];
+    let refused = store.reserve(&asked(1, charges), at(0)).unwrap();
+    assert!(matches!(refused.decision, Decision::Refused(Refusal { charge: 1, .. })), "{refused:?}");
+}
+
+#[test]
 fn a_store_that_cannot_decide_says_why_and_keeps_nothing() {
     let memory = SharedMemory::default();
     let store = LocalStore::open(memory.clone(), "default", 4).unwrap();

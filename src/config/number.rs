@@ -134,7 +134,9 @@ impl Decimal {
             return Some(Scaled { floor: self.digits.checked_mul(power?)?, exact: true });
         }
         match power {
-            Some(power) => Some(Scaled { floor: self.digits / power, exact: self.digits % power == 0 }),
+            Some(power) => {
+                Some(Scaled { floor: self.digits / power, exact: self.digits.is_multiple_of(power) })
+            }
             None => Some(Scaled { floor: 0, exact: false }),
         }
     }

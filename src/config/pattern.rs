@@ -20,6 +20,12 @@ impl Glob {
     }
 }
 
+impl From<&str> for Glob {
+    fn from(pattern: &str) -> Self {
+        Self(pattern.to_owned())
+    }
+}
+
 impl fmt::Display for Glob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -118,10 +118,8 @@ pub(super) fn field<T: Read>(
     at: Place<'_>,
     problems: &mut Problems,
 ) -> Option<T> {
-    match entries.get(key)? {
-        Value::Null => None,
-        value => T::read(value, at.key(key), problems),
-    }
+    let value = entries.get(key).filter(|value| !value.is_null())?;
+    T::read(value, at.key(key), problems)
 }
 
 /// One of the known words, as the static text to match on.

@@ -2,6 +2,7 @@
 
 use tollgate_budget::{Amount, Decision, Grant, Quota, Reason, Refusal, Span, Standing, Tokens, Unit};
 
+use super::answer::bytes_of;
 use super::record;
 use super::state::{Answer, Asking, Gathering, HeaderHold, Open, Request, Rewrite, State};
 use super::{Effect, Step};
@@ -177,6 +178,7 @@ impl Asking {
         };
         State::Open(Box::new(Open {
             covered: self.estimate.output,
+            ask_at: bytes_of(self.estimate.output),
             hold: self.plan.granted(places),
             estimate: self.estimate,
             model: self.model,

@@ -5,28 +5,28 @@ use tollgate_budget::{Span, Tokens};
 use super::gather::{HeaderList, text};
 use super::record::{OverHold, Status};
 use super::state::{Answer, Open, State};
-use super::{Body, Effect, Origin, Step};
+use super::{Body, Effect, End, Origin, Step};
 use crate::config::HeaderFamily;
 use crate::metrics::{Metric, TokenKind};
 use crate::plan::Toll;
 use crate::reply::limits;
-use crate::usage::{Answered, Cost, Ending, Held, HideUsage, Passed, Report, UsageMeter, charge};
+use crate::usage::{Answered, Cost, Held, HideUsage, Passed, Report, UsageMeter, charge};
 
 /// A stream that outgrows its hold is charged for this many tokens more at a time: seldom enough to cost
 /// nothing, often enough that the next request meets a fuller account.
 const STEP: Tokens = Tokens::new(256);
 
-/// A token has at least a byte, and no factor in use makes more than four of one. To ask the meter costs time
-/// that grows with a run of text that does not break, so it is not asked with every chunk.
+/// A token has at least a byte, and no factor in use makes more than four of one.
 const MOST_PER_BYTE: u64 = 4;
 
+/// The least bytes of text that so many tokens take. To ask a meter for tokens takes time that grows with a
+/// run of text that does not break, and a chunk is mostly not text: so the bytes of text say when to ask.
+pub(super) const fn bytes_of(tokens: Tokens) -> u64 {
+    tokens.count() / MOST_PER_BYTE
+}
+
 impl Open {
-    pub(super) fn response_headers(
-        &mut self,
-        headers: HeaderList<'_>,
-        origin: Origin,
-        step: &mut Step<'_>,
-    ) {
+    pub(super) fn response_headers(&mut self, headers: HeaderList<'_>, origin: Origin, step: &mut Step<'_>) {
         let status = text(headers, ":status").and_then(|status| status.parse::<u16>().ok()).unwrap_or(0);
         self.answer = match (origin, status) {
             (Origin::Upstream, 200..=299) => self.follow(headers, step),
@@ -46,11 +46,10 @@ impl Open {
             step.effects.push(Effect::RemoveResponseHeader("content-length"));
         }
         let tokenizer = step.gate.config.model_rule(model).tokenizer;
-        Answer::Followed {
-            meter: Box::new(UsageMeter::new(tokenizer, self.hide)),
-            model,
-            ask_at: bytes_of(self.covered),
-        }
+        let coded = text(headers, "content-encoding").is_some_and(|coding| coding != "identity");
+        let meter =
+            if coded { UsageMeter::unreadable(tokenizer) } else { UsageMeter::new(tokenizer, self.hide) };
+        Answer::Followed { meter: Box::new(meter), model }
     }
 
     pub(super) fn follows(&self) -> bool {
@@ -77,7 +76,7 @@ impl Open {
     }
 
     pub(super) fn response_body(&mut self, chunk: &[u8], body: Body, step: &mut Step<'_>) {
-        let Answer::Followed { meter, ask_at, model: _ } = &mut self.answer else { return };
+        let Answer::Followed { meter, .. } = &mut self.answer else { return };
         let passed = meter.chunk(chunk);
         let held_back = match body {
             Body::Goes => Vec::new(),
@@ -94,12 +93,13 @@ impl Open {
                 step.effects.push(Effect::ReplaceResponseBody { replaced: chunk.len(), with });
             }
         }
-        if meter.text_bytes() > *ask_at {
+        let text = meter.text_bytes();
+        if text > self.ask_at {
             let seen = meter.seen();
-            *ask_at = meter.text_bytes().saturating_add(bytes_of(self.covered.saturating_sub(seen)));
             if seen > self.covered {
                 self.outgrow(seen, step);
             }
+            self.ask_at = text.saturating_add(bytes_of(self.covered.saturating_sub(seen)));
         }
         self.keep_lease(step);
     }
@@ -124,14 +124,20 @@ impl Open {
         }
     }
 
-    pub(super) fn settle(mut self, step: &mut Step<'_>) -> State {
+    pub(super) fn settle(mut self, end: End, step: &mut Step<'_>) -> State {
         let held = Held { prompt: self.estimate.prompt, output: self.estimate.output };
         let toll = match &mut self.answer {
-            // The prompt went out, and nobody stayed to see what came back.
-            Answer::Awaited => {
-                step.record.status = Status::ClientDisconnect;
-                Toll { input: held.prompt, output: Tokens::ZERO }
-            }
+            Answer::Awaited => match end {
+                // The prompt went out, and nobody stayed to see what came back.
+                End::Client | End::Complete => {
+                    step.record.status = Status::ClientDisconnect;
+                    Toll { input: held.prompt, output: Tokens::ZERO }
+                }
+                End::Upstream => {
+                    step.record.status = Status::UpstreamError;
+                    Toll::NO_TOKENS
+                }
+            },
             Answer::Failed => {
                 step.record.status = Status::UpstreamError;
                 Toll::NO_TOKENS
@@ -140,14 +146,20 @@ impl Open {
                 step.record.status = Status::Ok;
                 Toll::NO_TOKENS
             }
-            Answer::Followed { meter, model, ask_at: _ } => {
+            Answer::Followed { meter, model } => {
                 // On a broken stream the bytes still held back have no one to go to.
                 let _nobody = meter.finish();
                 let report = meter.report();
-                let cost = charge(&report, held);
-                step.record.status = status(&report);
-                measure(*model, &report, &cost, held, step);
-                Toll { input: cost.input, output: cost.output }
+                step.record.status = status(&report, end);
+                match (report.usage, report.answered, end) {
+                    // Broken off before any token, which an error status would have said as well.
+                    (None, Answered::Nothing, End::Upstream) => Toll::NO_TOKENS,
+                    (_, _, _) => {
+                        let cost = charge(&report, held);
+                        measure(*model, &report, &cost, held, step);
+                        Toll { input: cost.input, output: cost.output }
+                    }
+                }
             }
         };
         step.record.actual = Some(toll);
@@ -157,16 +169,11 @@ impl Open {
     }
 }
 
-/// The least bytes that so many tokens take, a factor on top of the tokenizer's count included.
-const fn bytes_of(tokens: Tokens) -> u64 {
-    tokens.count() / MOST_PER_BYTE
-}
-
-fn status(report: &Report) -> Status {
-    match (report.answered, report.ending) {
-        (Answered::ErrorOnly | Answered::OutputThenError, _) => Status::UpstreamError,
-        (Answered::Nothing | Answered::Output | Answered::Unreadable, Ending::Whole) => Status::Ok,
-        (Answered::Nothing | Answered::Output | Answered::Unreadable, Ending::Cut) => {
+fn status(report: &Report, end: End) -> Status {
+    match (report.answered, end) {
+        (Answered::ErrorOnly | Answered::OutputThenError, _) | (_, End::Upstream) => Status::UpstreamError,
+        (Answered::Nothing | Answered::Output | Answered::Unreadable, End::Complete) => Status::Ok,
+        (Answered::Nothing | Answered::Output | Answered::Unreadable, End::Client) => {
             Status::ClientDisconnect
         }
     }

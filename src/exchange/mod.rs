@@ -63,8 +63,8 @@ pub enum Input<'a> {
     },
     /// Some time has passed.
     Tick,
-    /// The stream is over, however it ended. Always arrives, and arrives last.
-    Ended,
+    /// The stream is over. Always arrives, and arrives last.
+    Ended(End),
     /// Answers [`Effect::Settle`].
     Settled(SettledAs),
 }
@@ -82,6 +82,17 @@ pub enum Origin {
     Upstream,
     /// The proxy itself, in the upstream's place.
     Proxy,
+}
+
+/// Who ended the stream.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum End {
+    /// The answer was whole.
+    Complete,
+    /// The client left.
+    Client,
+    /// The upstream broke off, or the proxy gave up on it.
+    Upstream,
 }
 
 /// What the driver must now do.
@@ -211,7 +222,9 @@ impl Exchange {
 
 fn transition(state: State, input: Input<'_>, step: &mut Step<'_>) -> State {
     match (state, input) {
-        (State::Fresh, Input::RequestHeaders { headers, body }) => gather::request_headers(headers, body, step),
+        (State::Fresh, Input::RequestHeaders { headers, body }) => {
+            gather::request_headers(headers, body, step)
+        }
 
         (State::Gathering(gathering), Input::RequestBody { waiting, body }) => {
             gathering.request_body(waiting, body, step)
@@ -237,7 +250,7 @@ fn transition(state: State, input: Input<'_>, step: &mut Step<'_>) -> State {
                 open.keep_lease(step);
                 State::Open(open)
             }
-            Input::Ended => open.settle(step),
+            Input::Ended(end) => open.settle(end, step),
             // A body's last callbacks may come after the decision.
             Input::RequestBody { .. }
             | Input::RequestTrailers
@@ -257,16 +270,21 @@ fn transition(state: State, input: Input<'_>, step: &mut Step<'_>) -> State {
         // Nothing was taken, so nothing is owed.
         (
             State::Fresh | State::Passing | State::Gathering(_) | State::Looking(_) | State::Replied,
-            Input::Ended,
+            Input::Ended(_),
         ) => {
             step.close_record();
             State::Ended
         }
         // The store was asked and its answer never came: what it may have taken is given back.
-        (State::Asking(asking), Input::Ended) => asking.abandon(step),
+        (State::Asking(asking), Input::Ended(_)) => asking.abandon(step),
 
         // Callbacks that a host delivers in any state: the filter's own replies pass through the answer's
         // callbacks, other filters' replies come without a request.
-        (state, _) => state,
+        (state, Input::RequestHeaders { .. } | Input::RequestBody { .. } | Input::RequestTrailers)
+        | (state, Input::ResponseHeaders { .. } | Input::ResponseBody { .. } | Input::Tick) => state,
+        // Answers to questions that this state did not ask, and an end after the end.
+        (state, Input::Body(_) | Input::Checked(_) | Input::Decided(_) | Input::Standings(_))
+        | (state, Input::Settled(_))
+        | (state @ State::Ended, Input::Ended(_)) => state,
     }
 }

@@ -49,7 +49,10 @@ pub(super) struct Gathering {
 /// What has become of the request's headers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum HeaderHold {
-    Held { how: Headers, since: Timestamp },
+    Held {
+        how: Headers,
+        since: Timestamp,
+    },
     /// Let go a moment ago, since no body came: the next callback tells why.
     JustReleased,
     /// Gone upstream: the body is not rewritten.
@@ -70,7 +73,10 @@ pub(super) struct Asking {
 pub(super) enum Rewrite {
     Nothing,
     /// The body that asks for usage in the place of the one that does not.
-    AskForUsage { replaced: usize, with: Vec<u8> },
+    AskForUsage {
+        replaced: usize,
+        with: Vec<u8>,
+    },
 }
 
 #[derive(Debug)]
@@ -84,6 +90,8 @@ pub(super) struct Open {
     pub(super) announce: Vec<(&'static str, String)>,
     /// Output that the hold covers; grows with a stream that outgrows it.
     pub(super) covered: Tokens,
+    /// With fewer bytes of text than this the answer cannot have outgrown its hold.
+    pub(super) ask_at: u64,
     pub(super) renewed: Timestamp,
     pub(super) answer: Answer,
 }
@@ -98,7 +106,5 @@ pub(super) enum Answer {
     Followed {
         meter: Box<UsageMeter>,
         model: usize,
-        /// With fewer bytes of text than this the answer cannot outgrow its hold.
-        ask_at: u64,
     },
 }

@@ -8,7 +8,9 @@ use proxy_wasm::types::Action;
 
 use super::calls::{self, Buffer, Headers};
 use super::worker::Worker;
-use crate::exchange::{Body, Exchange, Flow, Input, Origin};
+use crate::exchange::{Body, End, Exchange, Flow, Input, Origin};
+
+const CODE_DETAILS: &str = "response\0code_details";
 
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -68,7 +70,7 @@ impl HttpContext for Stream {
 
     fn on_log(&mut self) {
         self.worker.forget(self.context);
-        self.on(Input::Ended);
+        self.on(Input::Ended(end()));
     }
 }
 
@@ -83,9 +85,19 @@ const fn action(flow: Flow) -> Action {
     }
 }
 
+/// Who ended the stream, as the proxy's response code details tell.
+fn end() -> End {
+    match calls::property(CODE_DETAILS) {
+        Ok(Some(details)) if details == b"via_upstream" => End::Complete,
+        Ok(Some(details)) if details.starts_with(b"downstream_") => End::Client,
+        Ok(Some(details)) if !details.is_empty() => End::Upstream,
+        Ok(_) | Err(_) => End::Client,
+    }
+}
+
 /// The proxy runs the callbacks for its own answers (a time-out, a broken upstream) as for the upstream's.
 fn origin() -> Origin {
-    match calls::property("response\0code_details") {
+    match calls::property(CODE_DETAILS) {
         Ok(Some(details)) if details == b"via_upstream" => Origin::Upstream,
         Ok(_) | Err(_) => Origin::Proxy,
     }

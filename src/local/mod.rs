@@ -115,7 +115,7 @@ impl<S: SharedData> LocalStore<S> {
                 Ok(Ok(Decision::Refused(refusal))) => {
                     self.give_back(asked.id, &taken.shards, now);
                     let refusal = refusal_at(&members, refusal);
-                    let refusal = self.gravest(asked, &places, shard, refusal, now)?;
+                    let refusal = self.gravest(asked, &places, shard, refusal, now);
                     return Ok(Reserved { decision: Decision::Refused(refusal), places });
                 }
                 Ok(Ok(Decision::AlreadySettled)) => {
@@ -248,7 +248,7 @@ impl<S: SharedData> LocalStore<S> {
     }
 
     /// The refusal that decides, when the charges of the shards not yet asked are weighed as well: a wait
-    /// must be long enough for all.
+    /// must be long enough for all. A shard that cannot answer does not undo what another has refused.
     fn gravest(
         &self,
         asked: &LocalReservation,
@@ -256,17 +256,16 @@ impl<S: SharedData> LocalStore<S> {
         mut shard: u32,
         mut gravest: Refusal,
         now: Timestamp,
-    ) -> Result<Refusal, StoreError> {
+    ) -> Refusal {
         while let Some(next) = next_shard(places, Some(shard)) {
             shard = next;
             let members = members_of(places, shard);
             let part = asked.part(places, &members);
-            let weighed = self.shards.step(shard, |ledger| ledger.weigh(&part.charges, now))?;
-            if let Err(refusal) = weighed {
+            if let Ok(Err(refusal)) = self.shards.step(shard, |ledger| ledger.weigh(&part.charges, now)) {
                 gravest = gravest.graver(refusal_at(&members, refusal));
             }
         }
-        Ok(gravest)
+        gravest
     }
 
     fn give_back(&self, id: HoldId, shards: &[u32], now: Timestamp) {

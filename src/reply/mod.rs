@@ -16,9 +16,14 @@ use crate::metrics::BodyReason;
 #[derive(Clone, Debug)]
 pub enum Problem<'a> {
     /// A required attribute of the subject has no value.
-    Unidentified { attribute: &'a str },
+    Unidentified {
+        attribute: &'a str,
+    },
     /// The request's body cannot be metered. `hint` says what is wrong with it, never what is in it.
-    Body { reason: BodyReason, hint: String },
+    Body {
+        reason: BodyReason,
+        hint: String,
+    },
     Refused(Refused<'a>),
     /// The budgets cannot be asked right now.
     StoreUnavailable,
@@ -185,10 +190,7 @@ impl Refused<'_> {
     /// The member that tells programs what the message tells people.
     fn facts(&self) -> serde_json::Value {
         let unit = self.limit.unit;
-        let (requested, exact) = match self.requested {
-            Requested::Exactly(count) => (count, true),
-            Requested::MoreThan(count) => (count, false),
-        };
+        let (Requested::Exactly(requested) | Requested::MoreThan(requested)) = self.requested;
         let retry_after_ms = match self.reason {
             Reason::NotYet { retry_after } => Some(retry_after.as_millis()),
             Reason::Never { .. } | Reason::Suspended => None,
@@ -199,7 +201,6 @@ impl Refused<'_> {
             "used": unit.whole_ceil(self.standing.used()),
             "amount": unit.whole_floor(self.standing.capacity),
             "requested": requested,
-            "requested_is_exact": exact,
             "retry_after_ms": retry_after_ms,
         })
     }

@@ -234,6 +234,8 @@ mod tests {
             r#"[{"usage":{"prompt_tokens":1,"completion_tokens":1}}]"#,
             "data: \"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}\n\n",
             "data: {\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}\n\n",
+            "data: {\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1]}\n\n",
+            r#"{"\ud83eusage":{"prompt_tokens":1,"completion_tokens":1}}"#,
             "usage: {\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}}\n\n",
         ] {
             assert_eq!(read(answer).usage, None, "{answer}");
@@ -272,6 +274,20 @@ mod tests {
     }
 
     #[test]
+    fn a_report_reaches_up_to_the_last_output_before_it() {
+        let text = delta(r#"{"content":"four"}"#);
+        let role = delta(r#"{"role":"assistant","content":""}"#);
+        for (stream, reach) in [
+            (format!("{text}data: {USAGE}\n\n{role}"), Reach::Everything),
+            (format!("data: {USAGE}\n\n{text}"), Reach::Earlier),
+            (format!("data: {USAGE}\n\n{text}data: {USAGE}\n\n"), Reach::Everything),
+            (format!("data: {USAGE}\n\n{}", text.trim_end_matches("}]}\n\n")), Reach::Earlier),
+        ] {
+            assert_eq!(read(&stream).reach, reach, "{stream}");
+        }
+    }
+
+    #[test]
     fn events_are_framed_as_the_standard_says() {
         let (head, tail) = USAGE.split_at(13);
         for stream in [
@@ -281,6 +297,8 @@ mod tests {
             format!("\u{FEFF}data: {USAGE}\n\ndatas: {{}}\ndata\n\n"),
             format!("id: 1\ndata: {USAGE}"),
             format!("data: x{{\n\ndata: {USAGE}\n"),
+            format!("data: {{\"unclosed\":\"text\n\ndata: {USAGE}\n"),
+            format!("data: {{\"skipped\":{{\"unclosed\":\"text\n\ndata: {USAGE}\n"),
         ] {
             assert_eq!(input_and_output(&stream), Some((3, 4)), "{stream:?}");
         }

@@ -91,3 +91,43 @@ fn normal_form(counts: &Counts) -> Usage {
         provider_total: counts.total,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn tokens(count: u64) -> Option<Tokens> {
+        Some(Tokens::new(count))
+    }
+
+    #[test]
+    fn a_part_is_never_more_than_its_whole() {
+        let mut tally = Tally::default();
+        tally.add(&Counts {
+            prompt: tokens(10),
+            completion: tokens(5),
+            cached: tokens(11),
+            cache_write: tokens(10),
+            reasoning: tokens(6),
+            total: None,
+        });
+        let usage = tally.usage().unwrap();
+        assert_eq!(usage.cached_input, Tokens::new(10));
+        assert_eq!(usage.cache_write, Tokens::new(10));
+        assert_eq!(usage.reasoning, Tokens::new(5));
+    }
+
+    #[test]
+    fn zero_is_believed_only_where_nothing_contradicts_it() {
+        let zero = Counts { prompt: tokens(0), completion: tokens(0), ..Counts::default() };
+        let some = Counts { prompt: tokens(7), ..Counts::default() };
+        let mut tally = Tally::default();
+        assert_eq!(tally.usage_of_nothing(), None, "missing is not zero");
+        tally.add(&zero);
+        assert_eq!(tally.usage(), None);
+        assert_eq!(tally.usage_of_nothing().and_then(|usage| usage.input), tokens(0));
+        tally.add(&some);
+        tally.add(&zero);
+        assert_eq!(tally.usage().map(|usage| (usage.input, usage.output)), Some((tokens(7), None)));
+    }
+}

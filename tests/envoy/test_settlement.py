@@ -5,8 +5,8 @@ import json
 import httpx
 import pytest
 
-from client import CHAT, body, chat, events, prompt_estimate, script
-from gateway import eventually, policy, requests, tokens
+from client import CHAT, body, chat, events, prompt_estimate, script, session
+from gateway import ROOT, eventually, policy, requests, tokens
 
 LIMIT = 100_000
 WORDS = 40
@@ -71,18 +71,20 @@ def test_an_answer_without_usage_costs_the_prompt_and_the_text_seen(envoy, tenan
     assert low <= spent(envoy, tenant) <= high
 
 
+def read_events(lines, count):
+    """Reads so many events; the first of a stream carries the role alone."""
+    while count > 0:
+        count -= next(lines).startswith("data:")
+
+
 def test_a_client_that_leaves_in_the_middle_pays_its_prompt_and_what_it_saw(envoy, tenant):
     low, high = text_cost(envoy, tenant)
-    with httpx.Client(timeout=30) as client:
+    with session() as client:
         headers = {"x-tenant-id": tenant, **script(fault="hang-end", chunks=WORDS)}
         with client.stream("POST", envoy.url + CHAT, json=body(max_tokens=1000, stream=True), headers=headers) as answer:
-            seen = 0
-            for line in answer.iter_lines():
-                if line.startswith("data:"):
-                    seen += 1
-                    # The first event carries the role alone.
-                    if seen == WORDS + 1:
-                        break
+            # Kept by name: an iterator that is dropped closes the connection.
+            lines = answer.iter_lines()
+            read_events(lines, WORDS + 1)
             running = envoy.budget(tenant)["tenant-tokens"]
     assert running["held"] > 0, "while the stream runs its hold stands"
     assert low <= spent(envoy, tenant) <= high
@@ -90,7 +92,7 @@ def test_a_client_that_leaves_in_the_middle_pays_its_prompt_and_what_it_saw(envo
 
 def test_a_client_that_leaves_before_the_first_byte_pays_its_prompt(envoy, stub, tenant):
     low, high = text_cost(envoy, tenant)
-    with pytest.raises(httpx.ReadTimeout), httpx.Client(timeout=0.5) as client:
+    with pytest.raises(httpx.ReadTimeout), session(timeout=0.5) as client:
         headers = {"x-tenant-id": tenant, **script(fault="hang")}
         client.post(envoy.url + CHAT, json=body(max_tokens=1000), headers=headers)
     assert low - WORDS // 2 <= spent(envoy, tenant) <= high
@@ -146,14 +148,12 @@ def test_the_providers_own_429_passes_untouched(envoy, stub, tenant):
 
 
 def test_a_stream_beyond_its_hold_is_charged_while_it_runs_and_finishes(envoy, tenant):
-    with httpx.Client(timeout=30) as client:
+    with session() as client:
         headers = {"x-tenant-id": tenant, **script(fault="hang-end", chunks=3000)}
         with client.stream("POST", envoy.url + CHAT, json=body(max_tokens=100, stream=True), headers=headers) as answer:
-            seen = 0
-            for line in answer.iter_lines():
-                seen += line.startswith("data:")
-                if seen == 3001:
-                    break
+            lines = answer.iter_lines()
+            read_events(lines, 3000 + 1)
+
             def taken():
                 account = envoy.budget(tenant)["tenant-tokens"]
                 return account["held"] + account["spent"] >= 2500
@@ -172,12 +172,16 @@ def stream_bytes(url, tenant, chat_body, **words):
 
 @pytest.mark.parametrize("fault", ["none", "usage-then-event", "split-utf8", "no-done", "trailers"])
 def test_a_usage_chunk_that_the_client_did_not_ask_for_is_hidden_and_nothing_else(envoy, stub, tenant, fault):
+    assert stream_bytes(envoy.url, tenant, body(stream=True), fault=fault) == hidden(stub, tenant, fault=fault)
+
+
+def hidden(stub, tenant, **words):
+    """What the stub says to a client that asks for usage, without the chunk that carries it alone."""
     asked = body(stream=True, stream_options={"include_usage": True})
-    with_usage = stream_bytes(stub.url, tenant, asked, fault=fault).split(b"\n\n")
-    hidden = [event for event in with_usage if b'"choices":[]' in event and b"prompt_tokens" in event]
-    assert len(hidden) == 1
-    expected = b"\n\n".join(event for event in with_usage if event not in hidden)
-    assert stream_bytes(envoy.url, tenant, body(stream=True), fault=fault) == expected
+    with_usage = stream_bytes(stub.url, tenant, asked, **words).split(b"\n\n")
+    without = [event for event in with_usage if not (b'"choices":[]' in event and b"prompt_tokens" in event)]
+    assert len(without) == len(with_usage) - 1
+    return b"\n\n".join(without)
 
 
 @pytest.mark.parametrize("fault", ["none", "usage-then-event", "usage-every-chunk", "split-utf8", "no-usage"])
@@ -190,13 +194,13 @@ def test_a_stream_whose_client_asked_for_usage_is_the_same_bytes(envoy, stub, te
 @pytest.mark.parametrize("piece", [1, 7, 100, 1000])
 def test_a_stream_cut_anywhere_reads_the_same(envoy, stub, tenant, piece):
     """The usage chunk is hidden though it comes in pieces, and counted though it is hidden."""
-    whole = stream_bytes(stub.url, tenant, body(stream=True), chunks=3)
+    whole = hidden(stub, tenant, chunks=3)
     assert stream_bytes(envoy.url, tenant, body(stream=True), chunks=3, piece=piece, **USAGE) == whole
     assert spent(envoy, tenant) == 600
 
 
 def test_recorded_streams_pass_unchanged_and_cost_what_they_report(envoy, stub, tenant):
-    manifest = json.loads((__import__("gateway").ROOT / "tests/fixtures/manifest.json").read_text())
+    manifest = json.loads((ROOT / "tests/fixtures/manifest.json").read_text())
     asked = body(stream=True, max_tokens=1000, stream_options={"include_usage": True})
     chats = [fixture for fixture in manifest["fixtures"] if fixture["id"].startswith("openai-chat")]
     assert len(chats) == 2
@@ -211,7 +215,7 @@ def test_recorded_streams_pass_unchanged_and_cost_what_they_report(envoy, stub, 
 
 def test_chunks_reach_the_client_as_they_come(envoy, tenant):
     """Nothing is held back: with the stub hanging after its text, all of the text has arrived."""
-    with httpx.Client(timeout=10) as client:
+    with session(timeout=10) as client:
         headers = {"x-tenant-id": tenant, **script(fault="hang-end", chunks=3)}
         with client.stream("POST", envoy.url + CHAT, json=body(stream=True), headers=headers) as answer:
             received = b""

@@ -3,10 +3,9 @@
 import base64
 import json
 
-import httpx
 import pytest
 
-from client import CHAT, body, chat, h2_post, raw
+from client import CHAT, body, chat, h2_post, raw, session
 from gateway import policy, requests, tokens
 
 LIMIT = 100_000
@@ -66,7 +65,7 @@ def test_a_chunked_request_is_metered_like_any_other(envoy, stub, tenant):
     sent = json.dumps(body(stream=True)).encode()
     headers = {"content-type": "application/json", "x-tenant-id": tenant, "x-stub-prompt-tokens": "400",
                "x-stub-completion-tokens": "200"}
-    with httpx.Client() as client:
+    with session() as client:
         pieces = (sent[at:at + 10] for at in range(0, len(sent), 10))
         assert client.post(envoy.url + CHAT, content=pieces, headers=headers).status_code == 200
     received, = stub.received(x_tenant_id=tenant)
@@ -90,13 +89,27 @@ def h2_headers(tenant, **words):
 
 
 def test_request_trailers_do_not_walk_past_the_meter(envoy, stub, tenant):
-    content = json.dumps(body(stream=True, max_tokens=60_000)).encode()
+    content = json.dumps(body(stream=True, max_tokens=10_000)).encode()
     status, headers, _ = h2_post(envoy.port, CHAT, h2_headers(tenant), content, {"x-trailer": "1"})
     assert status == 200
-    assert int(headers["x-tokenlimit-remaining"]) < LIMIT - 60_000
+    assert int(headers["x-tokenlimit-remaining"]) < LIMIT - 10_000
     received, = stub.received(x_tenant_id=tenant)
     assert unwrapped(received) == json.loads(content) and received.complete
     assert envoy.settled(tenant)["spent"] > 0
+
+
+def test_trailers_of_a_chunked_http1_request_do_not_walk_past_the_meter(envoys, stub, tenant):
+    trailers = {"http_protocol_options": {"enable_trailers": True}}
+    envoy = envoys(policy(tokens(LIMIT), requests(1000)), manager=trailers, concurrency=1)
+    content = json.dumps(body(stream=True)).encode()
+    request = (f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n"
+               f"x-tenant-id: {tenant}\r\nx-stub-prompt-tokens: 400\r\nx-stub-completion-tokens: 200\r\n"
+               f"transfer-encoding: chunked\r\n\r\n{len(content):x}\r\n").encode()
+    answer = raw(envoy.port, request + content + b"\r\n0\r\nx-trailer: 1\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 "), answer
+    received, = stub.received(x_tenant_id=tenant)
+    assert unwrapped(received) == body(stream=True)
+    assert envoy.settled(tenant)["spent"] == 600
 
 
 def test_request_trailers_do_not_save_from_a_refusal(envoy, stub, tenant):
@@ -126,7 +139,7 @@ def test_http2_clients_are_metered_and_refused_like_others(envoy, tenant, stream
 
 def test_what_is_not_metered_passes_untouched(envoy, stub, tenant):
     sent = b"\x00\xff not json"
-    answer = httpx.post(envoy.url + "/echo?a=1", content=sent, headers={"x-tenant-id": tenant})
+    answer = session().post(envoy.url + "/echo?a=1", content=sent, headers={"x-tenant-id": tenant})
     echo = answer.json()
     assert (echo["method"], echo["path"], base64.b64decode(echo["body_base64"])) == ("POST", "/echo?a=1", sent)
     assert not [name for name in answer.headers if name.startswith(("x-tokenlimit", "x-ratelimit"))]
@@ -134,7 +147,7 @@ def test_what_is_not_metered_passes_untouched(envoy, stub, tenant):
 
 
 def test_a_get_on_a_metered_path_passes_unmetered(envoy, stub, tenant):
-    answer = httpx.get(envoy.url + CHAT + "?limit=2", headers={"x-tenant-id": tenant})
+    answer = session().get(envoy.url + CHAT + "?limit=2", headers={"x-tenant-id": tenant})
     received, = stub.received(x_tenant_id=tenant)
     assert (received.method, received.path, received.body_bytes) == ("GET", CHAT + "?limit=2", 0)
     assert answer.status_code == 400, "the stub's own word on a GET"
@@ -144,27 +157,38 @@ def test_a_get_on_a_metered_path_passes_unmetered(envoy, stub, tenant):
 @pytest.mark.parametrize("path", ["/openai/v1/chat/completions", CHAT + "?api-version=1", "/v1//chat/completions",
                                   "/v1/./chat/completions"])
 def test_every_spelling_of_a_metered_path_is_metered(envoy, tenant, path):
-    answer = httpx.post(envoy.url + path, json=body(), headers={"x-tenant-id": tenant, "x-stub-prompt-tokens": "7",
+    answer = session().post(envoy.url + path, json=body(), headers={"x-tenant-id": tenant, "x-stub-prompt-tokens": "7",
                                                                 "x-stub-completion-tokens": "3"})
     assert answer.status_code == 200
     assert envoy.settled(tenant)["spent"] == 10
 
 
+def upgrade(port, path, tenant):
+    request = (f"GET {path} HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
+               f"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\nx-tenant-id: {tenant}\r\n\r\n")
+    head, _, content = raw(port, request.encode(), within=2).partition(b"\r\n\r\n")
+    return int(head.split()[1]), content
+
+
 def test_an_upgrade_on_a_metered_path_is_refused_in_clear_words(envoys, stub, tenant):
     envoy = envoys(policy(tokens(LIMIT), requests(1000)), concurrency=1)
-    request = (f"GET {CHAT} HTTP/1.1\r\nhost: x\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
-               f"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\nx-tenant-id: {tenant}\r\n\r\n")
-    answer = raw(envoy.port, request.encode(), within=2)
-    head, _, content = answer.partition(b"\r\n\r\n")
-    status = int(head.split()[1])
-    assert 400 <= status < 500, head
+    status, content = upgrade(envoy.port, CHAT, tenant)
+    assert 400 <= status < 500
     assert json.loads(content)["error"]["message"]
     assert stub.received(x_tenant_id=tenant) == []
 
 
+def test_an_upgrade_passes_where_the_policy_or_the_path_lets_it(envoys, stub, tenant):
+    envoy = envoys(policy(tokens(LIMIT), requests(1000)), concurrency=1)
+    assert upgrade(envoy.port, "/echo", tenant)[0] == 200, "the stub's own word on an upgrade"
+    envoy = envoys(policy(tokens(LIMIT), requests(1000), upgrades="pass"), concurrency=1)
+    assert upgrade(envoy.port, CHAT, tenant)[0] == 400, "the stub's own word on a GET"
+    assert [entry.header("upgrade") for entry in stub.received(x_tenant_id=tenant)] == [["websocket"]] * 2
+
+
 def test_a_post_without_a_body_is_answered_and_never_forwarded(envoy, stub, tenant):
     for headers in [{"content-type": "application/json"}, {}]:
-        answer = httpx.post(envoy.url + CHAT, headers={"x-tenant-id": tenant, **headers})
+        answer = session().post(envoy.url + CHAT, headers={"x-tenant-id": tenant, **headers})
         assert answer.status_code == 400
         assert answer.json()["error"]["type"] == "invalid_request_error"
     assert stub.received(x_tenant_id=tenant) == []

@@ -90,7 +90,6 @@ def test_a_refusal_is_the_sdks_own_rate_limit_error(envoy, tenant, stream):
 def test_the_sdks_own_retry_succeeds_after_the_announced_wait(envoys, tenant, window):
     envoy = envoys(policy(tokens(LIMIT, {window: "2s"})))
     use_up(envoy, tenant)
-    refusals = []
     sdk = client(envoy.url, tenant, max_retries=1)
     answer = sdk.chat.completions.with_raw_response.create(model=MODEL, messages=MESSAGES, max_tokens=LIMIT - 500)
     assert answer.parse().choices[0].message.content

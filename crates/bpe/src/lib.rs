@@ -3,11 +3,11 @@
 //! [`Encoding::count`] is the number of tokens that the published tokenizer makes of a text in
 //! *ordinary* encoding: what looks like a special token is text. Counting is for untrusted text inside
 //! a proxy, so it has no panic, no recursion, no step that is worse than `n log n`, no table to build at
-//! run time, and about 160 KiB of memory of its own, whatever the text.
+//! run time, and less than 256 KiB of memory of its own, whatever the text.
 //!
-//! Bytes travel: [`scan`] cuts a text into pieces ([`class`] tells characters apart), [`piece`] looks a
-//! piece up ([`table`], [`memo`]) or has it merged ([`merge`], and [`window`] if it is long);
-//! [`counter`] does the same with a text that comes in parts.
+//! Bytes travel: `scan` cuts a text into pieces (`class` tells characters apart), `piece` looks a piece up
+//! (`table`, `memo`) or has it merged (`merge`, and `window` if it is long). `counter` does the same with a
+//! text that comes in parts, and `unbroken` and `strand` with a piece that comes in parts.
 
 #[cfg(not(any(feature = "o200k", feature = "cl100k")))]
 compile_error!("a counter without a vocabulary: choose the features `o200k`, `cl100k` or both");
@@ -90,7 +90,7 @@ impl Encoding {
     }
 
     /// The end of the piece that starts at `at`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn cut(self, text: &[u8], at: usize) -> Cut {
         match self {
             #[cfg(feature = "o200k")]

@@ -47,7 +47,7 @@ impl Workspace {
     }
 
     /// As [`Workspace::count`], for one piece.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn count_piece(&mut self, encoding: Encoding, piece: &[u8], limit: usize) -> usize {
         // Every byte is a token.
         if piece.len() == 1 {

@@ -51,7 +51,7 @@ impl Vocabulary {
     }
 
     /// As [`Vocabulary::rank`], for who has the hash at hand.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn rank_by_hash(&self, bytes: &[u8], hash: u64) -> Option<Rank> {
         let tag = tag(hash);
         let mut at = home(hash, self.slots.len());
@@ -80,7 +80,7 @@ impl Vocabulary {
     /// Whether the token that starts at `offset` is `bytes`, no more and no less.
     #[inline]
     fn has_at(&self, offset: usize, bytes: &[u8]) -> bool {
-        self.arena.get(offset..).and_then(|rest| rest.get(..bytes.len())).is_some_and(|own| same(own, bytes))
+        self.arena.get(offset..).is_some_and(|rest| starts_with(rest, bytes))
             && self.length_at(offset) == Some(bytes.len())
     }
 
@@ -100,13 +100,18 @@ impl Vocabulary {
     }
 }
 
-/// Equality of slices of one length. Most are short, and a call to compare them costs more than
-/// two overlapping words.
+/// Whether `arena` starts with `bytes`. Most are short, and a call to compare them costs more than
+/// one word, or two that overlap.
 #[inline]
-fn same(left: &[u8], right: &[u8]) -> bool {
-    let ends = |bytes: &[u8]| Some((*bytes.first_chunk::<8>()?, *bytes.last_chunk::<8>()?));
-    match (ends(left), ends(right)) {
-        (Some(left_ends), Some(right_ends)) => left_ends == right_ends && (left.len() <= 16 || left == right),
-        _ => short_word(left) == short_word(right),
-    }
+fn starts_with(arena: &[u8], bytes: &[u8]) -> bool {
+    let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) else {
+        // The padding lets a word be read at the last token too. What is beyond `bytes` is shifted out.
+        // (Of no bytes any answer will do: no token is as short.)
+        const BITS: usize = u64::BITS as usize;
+        let Some(word) = arena.first_chunk() else { return false };
+        let difference = u64::from_le_bytes(*word) ^ short_word(bytes);
+        return difference << ((BITS - 8 * bytes.len()) % BITS) == 0;
+    };
+    let Some(own) = arena.get(..bytes.len()) else { return false };
+    own.first_chunk() == Some(first) && own.last_chunk() == Some(last) && (bytes.len() <= 16 || own == bytes)
 }

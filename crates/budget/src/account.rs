@@ -180,6 +180,17 @@ mod tests {
     }
 
     #[test]
+    fn once_the_clock_rules_again_only_what_was_current_counts() {
+        let mut account = full(Window::Sliding(SECOND), 5_500);
+        account.advance(Timestamp::from_millis(6_100));
+        account.owe(Amount::saturating(5));
+        assert_eq!(account.used(), Amount::saturating(95));
+        account.advance(Timestamp::from_millis(3_000));
+        account.advance(Timestamp::from_millis(4_000));
+        assert_eq!((account.at, account.used()), (Timestamp::from_millis(4_000), Amount::saturating(5)));
+    }
+
+    #[test]
     fn an_account_changes_its_algorithm_and_keeps_its_debt() {
         for from in windows() {
             for to in windows().into_iter().filter(|to| !State::new(from).is_for(*to)) {

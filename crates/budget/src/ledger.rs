@@ -65,7 +65,7 @@ impl Ledger {
             }
             None => {}
         }
-        let shadow_over = match self.weigh(charges, now) {
+        let shadow_over = match self.weigh_swept(charges, now) {
             Ok(shadow_over) => shadow_over,
             Err(refusal) => return Ok(Decision::Refused(refusal)),
         };
@@ -73,7 +73,7 @@ impl Ledger {
             return Err(Full::Holds);
         }
         self.make_room(charges.iter().map(|charge| charge.account).enumerate(), now)?;
-        self.book.add_hold(Hold { id, from: now, state: HoldState::Open { lease, on_lease_end } });
+        self.book.put_hold(Hold { id, from: now, state: HoldState::Open { lease, on_lease_end } });
         for charge in charges {
             self.take(id, charge, now);
         }
@@ -85,12 +85,14 @@ impl Ledger {
     pub fn weigh(&mut self, charges: &[Charge], now: Timestamp) -> Result<Vec<usize>, Refusal> {
         let now = within_range(now);
         self.sweep(now);
+        self.weigh_swept(charges, now)
+    }
+
+    fn weigh_swept(&mut self, charges: &[Charge], now: Timestamp) -> Result<Vec<usize>, Refusal> {
         let mut shadow_over = Vec::new();
         let mut refusal: Option<Refusal> = None;
         for (index, charge) in charges.iter().enumerate() {
-            if let Some(account) = self.book.account_mut(charge.account) {
-                account.notice(now);
-            }
+            self.book.with_account(charge.account, |account| account.notice(now));
             let account = self.as_of(charge.account, &charge.limit, now);
             let Some(reason) = weigh_one(&account, charge, summed_cost(charges, index), now) else {
                 continue;
@@ -132,7 +134,7 @@ impl Ledger {
             }
         }
         if self.memory.settled > Span::ZERO && self.book.holds.len() < self.capacity.holds {
-            self.book.add_hold(Hold { id, from: now, state: HoldState::Settled });
+            self.book.put_hold(Hold { id, from: now, state: HoldState::Settled });
         }
         Ok(Settled { outcome, postings })
     }
@@ -162,9 +164,7 @@ impl Ledger {
         let found = self.find_open(id);
         if found == Found::Open {
             for (account, amount) in by {
-                let Some((account, stake)) = self.book.account_and_stake(id, *account) else { continue };
-                account.advance(now);
-                account.change(|algorithm, moment| algorithm.grow(moment, stake, *amount));
+                self.add_to_stake(id, *account, *amount, now);
             }
         }
         found
@@ -174,13 +174,13 @@ impl Ledger {
     pub fn renew(&mut self, id: HoldId, lease: Span, now: Timestamp) -> Found {
         let now = within_range(now);
         self.sweep(now);
-        match self.book.hold_mut(id) {
-            Some(Hold { from, state: HoldState::Open { lease: old, .. }, .. }) => {
-                (*from, *old) = (now, lease);
-                Found::Open
-            }
-            Some(Hold { state: HoldState::Ended | HoldState::Settled, .. }) | None => Found::NotOpen,
+        let found = self.find_open(id);
+        if let Some(hold) = self.book.hold(id)
+            && let HoldState::Open { lease: _, on_lease_end } = hold.state
+        {
+            self.book.put_hold(Hold { from: now, state: HoldState::Open { lease, on_lease_end }, ..hold });
         }
+        found
     }
 
     /// How an account stands under a limit. One that is not kept is empty.
@@ -194,16 +194,7 @@ impl Ledger {
     /// does this first, and it makes no difference when it is done: each lease ends as of its own time.
     pub fn sweep(&mut self, now: Timestamp) -> Vec<Ended> {
         let now = within_range(now);
-        let mut due = Vec::new();
-        for hold in &mut self.book.holds {
-            // After a step back of the clock a lease runs from now, or it would last until the clock is back.
-            hold.from = hold.from.min(now);
-            let until = hold.until(self.memory);
-            if until <= now {
-                due.push((until, hold.id));
-            }
-        }
-        due.sort_unstable();
+        let due = self.book.due(now, self.memory);
         due.into_iter().filter_map(|(until, id)| self.pass(id, until, now)).collect()
     }
 
@@ -217,42 +208,58 @@ impl Ledger {
         let over = self.book.hold(id)?.until(self.memory) <= now;
         if over {
             for staked in self.book.remove_hold(id) {
-                let Some(account) = self.book.account_mut(staked.account) else { continue };
-                account.change(|algorithm, _| algorithm.forget(staked.stake));
+                self.book.with_account(staked.account, |account| {
+                    account.change(|algorithm, _| algorithm.forget(staked.stake));
+                });
             }
         }
         ended
     }
 
     fn end(&mut self, id: HoldId, at: Timestamp, how: OnLeaseEnd) -> Ended {
-        if let Some(hold) = self.book.hold_mut(id) {
-            (hold.from, hold.state) = (at, HoldState::Ended);
-        }
+        self.book.put_hold(Hold { id, from: at, state: HoldState::Ended });
         let mut postings = Vec::new();
-        for account in self.book.accounts_of(id) {
-            let Some((account, stake)) = self.book.account_and_stake(id, account) else { continue };
-            account.advance(at);
-            let before = stake.total();
-            let Closed { refunded, debt } = account.change(|algorithm, _| algorithm.end(stake, how));
-            postings.push(Posting { account: account.id, before, spent: stake.total(), refunded, debt });
+        for mut staked in self.book.stakes_of(id) {
+            let before = staked.stake.total();
+            let closed = self.book.with_account(staked.account, |account| {
+                account.advance(at);
+                account.change(|algorithm, _| algorithm.end(&mut staked.stake, how))
+            });
+            let Closed { refunded, debt } = closed.unwrap_or_default();
+            self.book.put_stake(staked);
+            let spent = staked.stake.total();
+            postings.push(Posting { account: staked.account, before, spent, refunded, debt });
         }
         Ended { id, postings }
     }
 
     fn take(&mut self, id: HoldId, charge: &Charge, now: Timestamp) {
-        self.book.open_account(charge.account, &charge.limit, now);
-        let Some(account) = self.book.account_mut(charge.account) else { return };
-        account.advance(now);
-        match account.adopt(&charge.limit) {
+        let Charge { account: to, ref limit, cost, .. } = *charge;
+        let adopted = self.book.with_account_or_new(to, limit, now, |account| {
+            account.advance(now);
+            account.adopt(limit)
+        });
+        match adopted {
             Adopted::Continued => {}
-            Adopted::Converted => self.book.lapse_stakes(charge.account),
+            Adopted::Converted => self.book.lapse_stakes(to),
         }
-        if let Some((account, stake)) = self.book.account_and_stake(id, charge.account) {
-            account.change(|algorithm, moment| algorithm.grow(moment, stake, charge.cost));
-        } else if let Some(account) = self.book.account_mut(charge.account) {
-            let stake = account.change(|algorithm, moment| algorithm.take(moment, charge.cost));
-            self.book.add_stake(Staked { hold: id, account: charge.account, stake });
+        if self.add_to_stake(id, to, cost, now) == Found::NotOpen {
+            let stake = self.book.with_account(to, |account| {
+                account.stakes = account.stakes.saturating_add(1);
+                account.change(|algorithm, moment| algorithm.take(moment, cost))
+            });
+            self.book.put_stake(Staked { hold: id, account: to, stake: stake.unwrap_or_default() });
         }
+    }
+
+    fn add_to_stake(&mut self, id: HoldId, account: AccountId, amount: Amount, now: Timestamp) -> Found {
+        let Some(mut staked) = self.book.stake(id, account) else { return Found::NotOpen };
+        self.book.with_account(account, |account| {
+            account.advance(now);
+            account.change(|algorithm, moment| algorithm.grow(moment, &mut staked.stake, amount));
+        });
+        self.book.put_stake(staked);
+        Found::Open
     }
 
     fn close(
@@ -264,12 +271,12 @@ impl Ledger {
     ) -> Vec<Posting> {
         let mut postings = Vec::new();
         for staked in self.book.remove_hold(id) {
-            let Some(account) = self.book.account_mut(staked.account) else { continue };
             let (before, spent) = (staked.stake.total(), spent_of(&staked));
-            account.advance(now);
-            let closed =
-                account.change(|algorithm, moment| algorithm.close(moment, staked.stake, phase, spent));
-            let Closed { refunded, debt } = closed;
+            let closed = self.book.with_account(staked.account, |account| {
+                account.advance(now);
+                account.change(|algorithm, moment| algorithm.close(moment, staked.stake, phase, spent))
+            });
+            let Closed { refunded, debt } = closed.unwrap_or_default();
             postings.push(Posting { account: staked.account, before, spent, refunded, debt });
         }
         postings
@@ -277,11 +284,10 @@ impl Ledger {
 
     fn charge_plainly(&mut self, id: AccountId, limit: &Limit, spent: Amount, now: Timestamp) -> Posting {
         if spent > Amount::ZERO {
-            self.book.open_account(id, limit, now);
-        }
-        if let Some(account) = self.book.account_mut(id) {
-            account.advance(now);
-            account.owe(spent);
+            self.book.with_account_or_new(id, limit, now, |account| {
+                account.advance(now);
+                account.owe(spent);
+            });
         }
         Posting { account: id, before: Amount::ZERO, spent, refunded: Amount::ZERO, debt: spent }
     }
@@ -296,10 +302,10 @@ impl Ledger {
         if self.book.first_without_room(wanted.clone(), capacity).is_none() {
             return Ok(());
         }
-        for account in &mut self.book.accounts {
+        self.book.retain_accounts(|account| {
             account.notice(now);
-        }
-        self.book.accounts.retain(|account| !account.is_idle(now));
+            !account.is_idle(now)
+        });
         match self.book.first_without_room(wanted, capacity) {
             None => Ok(()),
             Some(index) => Err(Full::Accounts { index }),
@@ -313,8 +319,7 @@ impl Ledger {
 
     /// The account as it would be if it were used now, under this limit.
     fn as_of(&self, id: AccountId, limit: &Limit, now: Timestamp) -> Account {
-        let kept = self.book.account(id).cloned();
-        let mut account = kept.unwrap_or_else(|| Account::new(id, *limit, now));
+        let mut account = self.book.account(id).unwrap_or_else(|| Account::new(id, *limit, now));
         account.advance(now);
         account.adopt(limit);
         account

@@ -16,6 +16,7 @@ pub mod lease;
 pub mod ledger;
 pub mod limit;
 pub mod outcome;
+mod record;
 pub mod time;
 pub mod tokens;
 pub mod usage;

@@ -266,11 +266,40 @@ fn a_full_ledger_says_which_charge_has_no_room_and_reuses_what_is_idle() {
     }
 }
 
+#[test]
+fn an_account_with_an_open_hold_is_kept_however_long_nothing_counts_in_it() {
+    for window in windows() {
+        let mut ledger = Ledger::new(Capacity { accounts: 1, holds: 3 }, MEMORY);
+        let limit = limit(window, 100);
+        granted(reserve(&mut ledger, 1, vec![charge(1, limit, 60)], at(0)));
+        let later = at(300_000);
+        assert_eq!(used(&ledger.standing(account(1), &limit, later)), (0, 0));
+        let other = reservation(2, vec![charge(2, limit, 1)]);
+        assert_eq!(ledger.reserve(&other, later), Err(Full::Accounts { index: 0 }));
+        assert_eq!(outcome(ledger.settle(&settlement(1, 1, limit, 90), later)), Outcome::Closed);
+        assert_eq!(used(&ledger.standing(account(1), &limit, later)), (0, 30));
+        assert_eq!(ledger.reserve(&other, later), Err(Full::Accounts { index: 0 }));
+        granted(ledger.reserve(&other, at(500_000)).unwrap());
+    }
+}
+
+#[test]
+fn a_lease_taken_under_a_clock_years_ahead_ends_when_the_clock_is_right_again() {
+    let mut ledger = ledger();
+    let limit = limit(Window::Fixed(MINUTE), 100);
+    granted(reserve(&mut ledger, 1, vec![charge(1, limit, 60)], at(315_360_000_000)));
+    assert_eq!(ledger.sweep(at(0)), []);
+    assert_eq!(ledger.sweep(at(599_999)), []);
+    let ended = ledger.sweep(at(600_000));
+    assert_eq!((ended.len(), ended[0].postings[0].spent), (1, units(60)));
+}
+
 /// Fresh clients all the time, each using half of what it holds, over many short windows.
 #[test]
 fn of_a_limit_that_everybody_wants_at_least_99_percent_are_used() {
     const AMOUNT: u64 = 90_000;
     const SPAN: u64 = 1000;
+    const WINDOWS: u64 = 10;
     // A sliding window cannot use again what is refunded after its end, so it loses the share of the window
     // that an answer takes.
     const LATENCY: u64 = 5;
@@ -284,7 +313,7 @@ fn of_a_limit_that_everybody_wants_at_least_99_percent_are_used() {
         let limit = limit(window, AMOUNT);
         let mut open = std::collections::VecDeque::new();
         let (mut next, mut spent) = (0, 0);
-        for now in 0..30 * SPAN {
+        for now in 0..WINDOWS * SPAN {
             while open.front().is_some_and(|(_, until)| *until <= now) {
                 let (hold, _) = open.pop_front().unwrap();
                 ledger.settle(&settlement(hold, 1, limit, 100), at(now)).unwrap();
@@ -296,6 +325,6 @@ fn of_a_limit_that_everybody_wants_at_least_99_percent_are_used() {
                 next += 1;
             }
         }
-        assert!(spent * 100 >= 30 * AMOUNT * 99, "{window:?}: {} of {}", spent, 30 * AMOUNT);
+        assert!(spent * 100 >= WINDOWS * AMOUNT * 99, "{window:?}: {} of {}", spent, WINDOWS * AMOUNT);
     }
 }

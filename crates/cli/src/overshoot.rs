@@ -63,7 +63,8 @@ pub(crate) fn worst(config: &FilterConfig, limit: &LimitRule, tier: Tier) -> Opt
     seen(config, limit)
         .flat_map(|model| [Cut::Default, Cut::Hold].map(|cut| by(cut, model, config, limit.unit, capacity)))
         .filter(|worst| worst.total() > 0)
-        .max_by_key(Worst::total)
+        // Of equals the first in the table.
+        .reduce(|worst, next| if next.total() > worst.total() { next } else { worst })
 }
 
 /// The rules that may decide for a model that the limit looks at.

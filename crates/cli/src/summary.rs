@@ -210,7 +210,16 @@ fn models(config: &FilterConfig, f: &mut Formatter<'_>) -> fmt::Result {
 
 fn model(rule: &ModelRule) -> String {
     let alias = rule.alias.as_ref().map(|alias| format!("as {alias}, ")).unwrap_or_default();
-    let counted = match rule.tokenizer {
+    let (default, most) = (grouped(rule.default_output.count()), grouped(rule.max_output.count()));
+    let counted = counting(rule);
+    format!(
+        "{alias}{counted}; an answer is held at {default} tokens unless the request caps it, at most {most}"
+    )
+}
+
+/// How the prompts of a model are counted.
+pub(crate) fn counting(rule: &ModelRule) -> String {
+    match rule.tokenizer {
         Tokenizer::Exact(vocabulary) => format!("counted with {}", vocabulary_word(vocabulary)),
         Tokenizer::Like { vocabulary, factor_milli } => {
             format!("estimated as {} × {}", vocabulary_word(vocabulary), thousandths(factor_milli))
@@ -218,11 +227,7 @@ fn model(rule: &ModelRule) -> String {
         Tokenizer::Characters { per_token_milli } => {
             format!("estimated as one token for {} characters", thousandths(per_token_milli))
         }
-    };
-    let (default, most) = (grouped(rule.default_output.count()), grouped(rule.max_output.count()));
-    format!(
-        "{alias}{counted}; an answer is held at {default} tokens unless the request caps it, at most {most}"
-    )
+    }
 }
 
 const fn vocabulary_word(vocabulary: Vocabulary) -> &'static str {

@@ -1,5 +1,13 @@
 //! Whatever comes to the door of a policy, the answer is a policy or its problems.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test that cannot go on has failed"
+)]
+
 use std::fs;
 use std::path::Path;
 
@@ -20,7 +28,7 @@ fn replayable(cases: u32, seed: u64) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(replayable(4000, 0x5eed_0001))]
+    #![proptest_config(replayable(1000, 0x5eed_0001))]
 
     #[test]
     fn any_bytes_are_answered(bytes in vec(any::<u8>(), 0..200)) {

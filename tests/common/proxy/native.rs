@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use tollgate::config::FilterConfig;
-use tollgate::exchange::{Body, Effect, Exchange, Flow, Gate, Input, Origin};
+use tollgate::exchange::{Body, Effect, End, Exchange, Flow, Gate, Input, Origin};
 use tollgate::local::{LocalCharge, LocalStore};
 use tollgate::metrics::{Metric, SettledAs};
 use tollgate::reply::Reply;
@@ -317,7 +317,12 @@ impl NativeStream {
 
     fn on_log(&self) {
         self.worker.watched.borrow_mut().remove(&self.number);
-        self.on(Input::Ended);
+        let end = match self.wire.borrow().details.as_deref() {
+            Some("via_upstream") => End::Complete,
+            Some(details) if !details.starts_with("downstream_") => End::Upstream,
+            Some(_) | None => End::Client,
+        };
+        self.on(Input::Ended(end));
     }
 }
 

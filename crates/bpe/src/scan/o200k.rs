@@ -13,7 +13,7 @@
 use super::{Cut, Opening, contraction, number, run_end, signs, spaces};
 use crate::class::{Class, class_at};
 
-#[inline]
+#[inline(always)]
 pub(crate) fn cut(text: &[u8], at: usize) -> Cut {
     match opening(text, at) {
         Opening::Word { from } => word(text, from),
@@ -24,7 +24,7 @@ pub(crate) fn cut(text: &[u8], at: usize) -> Cut {
     }
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) fn opening(text: &[u8], at: usize) -> Opening {
     let (class, length) = class_at(text, at);
     let next = at + length;
