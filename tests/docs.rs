@@ -67,7 +67,7 @@ fn the_tags_in_the_documents_are_those_of_envoy_yaml() {
 
 #[test]
 fn the_bounds_that_operators_are_told_are_those_of_the_code() {
-    let page = read("docs/operations.md").replace('\n', " ");
+    let page = read("docs/operations.md").split_whitespace().collect::<Vec<_>>().join(" ");
     for (file, constant, words) in BOUNDS {
         assert!(
             read(file).contains(constant),
