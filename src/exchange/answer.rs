@@ -17,12 +17,7 @@ use crate::usage::{Answered, Cost, Held, HideUsage, Passed, Report, UsageMeter, 
 const STEP: Tokens = Tokens::new(256);
 
 impl Open {
-    pub(super) fn response_headers(
-        &mut self,
-        headers: HeaderList<'_>,
-        origin: Origin,
-        step: &mut Step<'_>,
-    ) {
+    pub(super) fn response_headers(&mut self, headers: HeaderList<'_>, origin: Origin, step: &mut Step<'_>) {
         let status = text(headers, ":status").and_then(|status| status.parse::<u16>().ok()).unwrap_or(0);
         self.answer = match (origin, status) {
             (Origin::Upstream, 200..=299) => self.follow(headers, step),

@@ -51,13 +51,7 @@ fn upgrade(step: &mut Step<'_>) -> State {
     }
 }
 
-fn metered(
-    api: Api,
-    path: RequestPath,
-    headers: HeaderList<'_>,
-    body: Body,
-    step: &mut Step<'_>,
-) -> State {
+fn metered(api: Api, path: RequestPath, headers: HeaderList<'_>, body: Body, step: &mut Step<'_>) -> State {
     let subject = match identity::identify(headers, &step.gate.config) {
         Ok(subject) => subject,
         Err(missing) => {
@@ -102,10 +96,9 @@ fn gather(request: Request, headers: HeaderList<'_>, body: Body, step: &mut Step
 
 fn refuse_unread(unread: Unread, step: &mut Step<'_>) -> State {
     match unread {
-        Unread::TooLarge { max } => step.refuse_body(
-            BodyReason::TooLarge,
-            format!("The request body is larger than {max} bytes."),
-        ),
+        Unread::TooLarge { max } => {
+            step.refuse_body(BodyReason::TooLarge, format!("The request body is larger than {max} bytes."))
+        }
         Unread::Compressed => step.refuse_body(
             BodyReason::Compressed,
             "Compressed request bodies are not accepted here. Send the body without content-encoding."
@@ -127,7 +120,8 @@ fn look(headers: HeaderList<'_>, step: &mut Step<'_>) -> State {
         Ok(subject) => {
             let tier = subject.tier(&step.gate.config);
             let accounts = step.gate.limits.own(&step.gate.config, &subject, tier);
-            step.effects.push(Effect::Look(accounts.iter().map(|account| account.charge(Toll::NO_TOKENS)).collect()));
+            step.effects
+                .push(Effect::Look(accounts.iter().map(|account| account.charge(Toll::NO_TOKENS)).collect()));
             State::Looking(accounts)
         }
     }

@@ -222,7 +222,9 @@ impl Exchange {
 
 fn transition(state: State, input: Input<'_>, step: &mut Step<'_>) -> State {
     match (state, input) {
-        (State::Fresh, Input::RequestHeaders { headers, body }) => gather::request_headers(headers, body, step),
+        (State::Fresh, Input::RequestHeaders { headers, body }) => {
+            gather::request_headers(headers, body, step)
+        }
 
         (State::Gathering(gathering), Input::RequestBody { waiting, body }) => {
             gathering.request_body(waiting, body, step)

@@ -98,11 +98,13 @@ impl Worker {
                 return Some(Input::Decided(self.store.reserve(&reservation, now)));
             }
             Effect::Look(charges) => {
-                let standing = |charge: &LocalCharge| self.store.standing(&self.store.place(charge), now).ok();
+                let standing =
+                    |charge: &LocalCharge| self.store.standing(&self.store.place(charge), now).ok();
                 return Some(Input::Standings(charges.iter().map(standing).collect()));
             }
             Effect::Withdraw(reservation) => {
-                let places: Vec<_> = reservation.charges.iter().map(|charge| self.store.place(charge)).collect();
+                let places: Vec<_> =
+                    reservation.charges.iter().map(|charge| self.store.place(charge)).collect();
                 warn_if(self.store.release(reservation.id, &places, now).is_err(), "giving back a hold");
             }
             Effect::Settle { id, spent } => {

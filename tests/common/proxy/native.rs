@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use tollgate::config::FilterConfig;
-use tollgate::exchange::{Body, End, Effect, Exchange, Flow, Gate, Input, Origin};
+use tollgate::exchange::{Body, Effect, End, Exchange, Flow, Gate, Input, Origin};
 use tollgate::local::{LocalCharge, LocalStore};
 use tollgate::metrics::{Metric, SettledAs};
 use tollgate::reply::Reply;
