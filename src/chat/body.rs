@@ -47,29 +47,6 @@ fn is_coded(content_encoding: &str) -> bool {
         .any(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"))
 }
 
-/// Pieces of a body, for a host that hands them over one by one.
-#[derive(Debug)]
-pub struct BodyBuffer {
-    bytes: Vec<u8>,
-    rules: BodyRules,
-}
-
-impl BodyBuffer {
-    pub const fn new(rules: BodyRules) -> Self {
-        Self { bytes: Vec::new(), rules }
-    }
-
-    pub fn push(&mut self, piece: &[u8]) -> Result<(), Unread> {
-        fits(&self.rules, self.bytes.len().saturating_add(piece.len()))?;
-        self.bytes.extend_from_slice(piece);
-        Ok(())
-    }
-
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,12 +79,8 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_gathered_up_to_the_bound_and_not_a_byte_beyond() {
-        let mut body = BodyBuffer::new(RULES);
-        assert_eq!(body.push(&[b'a'; 60]), Ok(()));
-        assert_eq!(body.push(&[b'b'; 40]), Ok(()));
-        assert_eq!(body.push(&[]), Ok(()));
-        assert_eq!(body.push(b"c"), TOO_LARGE);
-        assert_eq!(body.as_bytes().len(), 100);
+    fn what_has_come_may_grow_up_to_the_bound_and_not_a_byte_beyond() {
+        assert_eq!(fits(&RULES, 100), Ok(()));
+        assert_eq!(fits(&RULES, 101), TOO_LARGE);
     }
 }
