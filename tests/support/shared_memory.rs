@@ -78,12 +78,12 @@ impl SharedData for SharedMemory {
 
     fn store(&self, key: &str, value: &[u8], cas: Option<Cas>) -> Result<Stored, SharedDataError> {
         self.check()?;
+        let interruption = self.0.interruption.borrow_mut().take();
+        if let Some(mut interruption) = interruption {
+            interruption();
+            *self.0.interruption.borrow_mut() = Some(interruption);
+        }
         if cas.is_some() {
-            let interruption = self.0.interruption.borrow_mut().take();
-            if let Some(mut interruption) = interruption {
-                interruption();
-                *self.0.interruption.borrow_mut() = Some(interruption);
-            }
             if let Some(fewer) = self.0.conflicts.get().checked_sub(1) {
                 self.0.conflicts.set(fewer);
                 return Ok(Stored::Conflict);
