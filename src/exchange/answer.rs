@@ -150,6 +150,7 @@ impl Open {
                 // On a broken stream the bytes still held back have no one to go to.
                 let _nobody = meter.finish();
                 let report = meter.report();
+                step.count(Metric::EventsTooLarge, meter.too_large());
                 step.record.status = status(&report, end);
                 match (report.usage, report.answered, end) {
                     // Broken off before any token, which an error status would have said as well.

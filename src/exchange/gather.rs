@@ -11,7 +11,6 @@ use crate::config::{Api, RequestPath, TierStanding, Upgrades};
 use crate::identity;
 use crate::metrics::{BodyReason, Metric};
 use crate::plan::Toll;
-use crate::reply::Problem;
 
 /// How long a host may hold headers without showing a byte of the body before we suspect that it cannot.
 /// No client is refused for it: the headers are let go, and the decision falls with the body.
@@ -55,7 +54,7 @@ fn metered(api: Api, path: RequestPath, headers: HeaderList<'_>, body: Body, ste
     let subject = match identity::identify(headers, &step.gate.config) {
         Ok(subject) => subject,
         Err(missing) => {
-            return step.reply(&Problem::Unidentified { attribute: &missing.attribute });
+            return step.unidentified(&missing.attribute);
         }
     };
     step.record.tenant = step.gate.config.attribute("tenant").map(|i| record::name(subject.value(i)));
@@ -116,7 +115,7 @@ fn strip(headers: HeaderList<'_>, step: &mut Step<'_>) {
 
 fn look(headers: HeaderList<'_>, step: &mut Step<'_>) -> State {
     match identity::identify(headers, &step.gate.config) {
-        Err(missing) => step.reply(&Problem::Unidentified { attribute: &missing.attribute }),
+        Err(missing) => step.unidentified(&missing.attribute),
         Ok(subject) => {
             let tier = subject.tier(&step.gate.config);
             let accounts = step.gate.limits.own(&step.gate.config, &subject, tier);

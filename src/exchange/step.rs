@@ -27,8 +27,11 @@ impl<'a> Step<'a> {
         self.effects
     }
 
+    /// A host takes an increment of nothing for a mistake.
     pub(super) fn count(&mut self, metric: Metric, by: u64) {
-        self.effects.push(Effect::Count(metric, by));
+        if by > 0 {
+            self.effects.push(Effect::Count(metric, by));
+        }
     }
 
     pub(super) fn decide(&mut self, outcome: Outcome, limit: Option<usize>) {
@@ -83,9 +86,14 @@ impl<'a> Step<'a> {
         self.gate.config.limits.get(rule).map(|rule| rule.name.clone()).unwrap_or_default()
     }
 
+    pub(super) fn unidentified(&mut self, attribute: &str) -> State {
+        self.decide(Outcome::Unidentified, None);
+        self.reply(&Problem::Unidentified { attribute })
+    }
+
     pub(super) fn refuse_body(&mut self, reason: BodyReason, hint: String) -> State {
         self.count(Metric::BodiesRefused { reason }, 1);
-        self.record.decision = Some(Outcome::BadRequest);
+        self.decide(Outcome::BadRequest, None);
         self.reply(&Problem::Body { reason, hint })
     }
 

@@ -29,6 +29,8 @@ pub(super) struct Gate {
     hide: HideUsage,
     event: Event,
     held: Vec<u8>,
+    /// Events that grew beyond what is held back.
+    too_large: u64,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -53,7 +55,11 @@ pub(super) struct Passage<'a> {
 
 impl Gate {
     pub(super) const fn new(hide: HideUsage) -> Self {
-        Self { hide, event: Event::Between, held: Vec::new() }
+        Self { hide, event: Event::Between, held: Vec::new(), too_large: 0 }
+    }
+
+    pub(super) const fn too_large(&self) -> u64 {
+        self.too_large
     }
 
     pub(super) const fn held(&self) -> usize {
@@ -130,6 +136,7 @@ impl Passage<'_> {
             self.gate.held.extend_from_slice(own);
             if self.gate.held.len() > MOST_HELD {
                 self.gate.event = Event::Passing;
+                self.gate.too_large += 1;
                 self.out.get_or_insert_default().append(&mut self.gate.held);
                 self.gate.held = Vec::new();
             }

@@ -128,6 +128,11 @@ impl UsageMeter {
         report
     }
 
+    /// Events that were too large to hold back, and so passed before they were understood.
+    pub fn too_large(&self) -> u64 {
+        self.gate.too_large()
+    }
+
     /// Bytes of the answer kept at this moment.
     pub fn kept(&self) -> usize {
         self.gate.held() + self.answer.kept()

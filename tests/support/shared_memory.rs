@@ -83,11 +83,9 @@ impl SharedData for SharedMemory {
             interruption();
             *self.0.interruption.borrow_mut() = Some(interruption);
         }
-        if cas.is_some() {
-            if let Some(fewer) = self.0.conflicts.get().checked_sub(1) {
-                self.0.conflicts.set(fewer);
-                return Ok(Stored::Conflict);
-            }
+        if let Some(fewer) = self.0.conflicts.get().checked_sub(1).filter(|_| cas.is_some()) {
+            self.0.conflicts.set(fewer);
+            return Ok(Stored::Conflict);
         }
         // A missing key is written whatever the version: the host has no create-if-absent.
         let version = self.0.values.borrow().get(key).map(|(_, version)| Cas(*version));
