@@ -156,6 +156,30 @@ fn an_upstream_that_resets_midway_is_paid_for_what_came() {
 }
 
 #[test]
+fn a_stream_that_breaks_off_before_any_token_is_paid_by_who_broke_it() {
+    let proxy = launch(&tokens(1000));
+    let broken = Ask::stream(100).send(&proxy);
+    begin_events(&broken);
+    broken.upstream_resets();
+    assert_eq!(account(&proxy, "tokens"), spent(0));
+    assert_eq!(broken.seen().record()["status"], "upstream_error");
+    let left = Ask::stream(100).send(&proxy);
+    begin_events(&left);
+    left.client_leaves();
+    assert_eq!(account(&proxy, "tokens"), spent(PROMPT));
+    assert_eq!(left.seen().record()["status"], "client_disconnect");
+}
+
+#[test]
+fn an_answer_that_comes_compressed_all_the_same_costs_the_whole_hold() {
+    let proxy = launch(&tokens(1000));
+    let stream = Ask::new(100).send(&proxy);
+    answer_bytes(&stream, 200, &[("content-encoding", "gzip")], b"\x1f\x8b\x08\0rest");
+    assert_eq!(stream.seen().client.body(), b"\x1f\x8b\x08\0rest");
+    assert_eq!(account(&proxy, "tokens"), spent(PROMPT + 100));
+}
+
+#[test]
 fn an_answer_that_the_proxy_gave_itself_costs_no_tokens() {
     let proxy = launch(&tokens(1000));
     for (status, details) in [(503, "no_healthy_upstream"), (504, "upstream_response_timeout")] {

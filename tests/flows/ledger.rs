@@ -34,6 +34,19 @@ fn a_stream_that_lives_keeps_its_hold_by_ticks_alone() {
 }
 
 #[test]
+fn a_stream_on_a_route_charged_by_the_request_keeps_its_hold_as_well() {
+    let day = merged(limit("requests", "requests", 9), json!({"window": {"fixed": "1d"}}));
+    let routes = json!([{"path": "/v1/count", "api": "request_only"}]);
+    let hold = json!({"lease": "10s", "on_lease_end": "release"});
+    let proxy = launch(&merged(policy(json!([day])), json!({"routes": routes, "hold": hold})));
+    let stream = Ask::raw("any").path("/v1/count").send(&proxy);
+    proxy.advance(120_000);
+    assert_eq!(account(&proxy, "requests"), held(1));
+    answer(&stream, 0, 0);
+    assert_eq!(proxy.metric("tollgate_settlements_total;outcome=closed"), 1);
+}
+
+#[test]
 fn a_stream_that_speaks_keeps_its_hold_by_its_chunks_alone() {
     let proxy = launch(&leased("10s", "release"));
     let stream = Ask::stream(500).send(&proxy);

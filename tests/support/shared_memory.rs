@@ -78,16 +78,14 @@ impl SharedData for SharedMemory {
 
     fn store(&self, key: &str, value: &[u8], cas: Option<Cas>) -> Result<Stored, SharedDataError> {
         self.check()?;
-        if cas.is_some() {
-            let interruption = self.0.interruption.borrow_mut().take();
-            if let Some(mut interruption) = interruption {
-                interruption();
-                *self.0.interruption.borrow_mut() = Some(interruption);
-            }
-            if let Some(fewer) = self.0.conflicts.get().checked_sub(1) {
-                self.0.conflicts.set(fewer);
-                return Ok(Stored::Conflict);
-            }
+        let interruption = self.0.interruption.borrow_mut().take();
+        if let Some(mut interruption) = interruption {
+            interruption();
+            *self.0.interruption.borrow_mut() = Some(interruption);
+        }
+        if let Some(fewer) = self.0.conflicts.get().checked_sub(1).filter(|_| cas.is_some()) {
+            self.0.conflicts.set(fewer);
+            return Ok(Stored::Conflict);
         }
         // A missing key is written whatever the version: the host has no create-if-absent.
         let version = self.0.values.borrow().get(key).map(|(_, version)| Cas(*version));
