@@ -4,8 +4,11 @@
 //! it went upstream, a value that is not UTF-8), and one panic fails every request of the worker. So the
 //! functions are declared here once more, with the status as a plain number.
 
-#![expect(unsafe_code, reason = "hostcalls are foreign functions; each call passes a slice it holds, or \
-    takes over a block that the host allocated through our own allocator")]
+#![expect(
+    unsafe_code,
+    reason = "hostcalls are foreign functions; each call passes a slice it holds, or \
+    takes over a block that the host allocated through our own allocator"
+)]
 
 use std::ptr::null_mut;
 
@@ -73,13 +76,7 @@ unsafe extern "C" {
         data: *mut *mut u8,
         size: *mut usize,
     ) -> u32;
-    fn proxy_set_buffer_bytes(
-        buffer: u32,
-        start: usize,
-        length: usize,
-        data: *const u8,
-        size: usize,
-    ) -> u32;
+    fn proxy_set_buffer_bytes(buffer: u32, start: usize, length: usize, data: *const u8, size: usize) -> u32;
     fn proxy_get_header_map_pairs(map: u32, data: *mut *mut u8, size: *mut usize) -> u32;
     fn proxy_replace_header_map_value(
         map: u32,
@@ -89,18 +86,8 @@ unsafe extern "C" {
         value_size: usize,
     ) -> u32;
     fn proxy_remove_header_map_value(map: u32, name: *const u8, name_size: usize) -> u32;
-    fn proxy_get_property(
-        path: *const u8,
-        path_size: usize,
-        data: *mut *mut u8,
-        size: *mut usize,
-    ) -> u32;
-    fn proxy_set_property(
-        path: *const u8,
-        path_size: usize,
-        value: *const u8,
-        value_size: usize,
-    ) -> u32;
+    fn proxy_get_property(path: *const u8, path_size: usize, data: *mut *mut u8, size: *mut usize) -> u32;
+    fn proxy_set_property(path: *const u8, path_size: usize, value: *const u8, value_size: usize) -> u32;
     fn proxy_get_shared_data(
         key: *const u8,
         key_size: usize,
@@ -153,8 +140,7 @@ pub(super) fn set_effective_context(context: u32) -> Result<(), HostError> {
 
 pub(super) fn buffer(buffer: Buffer, start: usize, max: usize) -> Result<Option<Vec<u8>>, HostError> {
     let (mut data, mut size) = (null_mut(), 0);
-    let status =
-        unsafe { proxy_get_buffer_bytes(buffer as u32, start, max, &raw mut data, &raw mut size) };
+    let status = unsafe { proxy_get_buffer_bytes(buffer as u32, start, max, &raw mut data, &raw mut size) };
     match check(status) {
         Ok(()) => Ok(unsafe { adopt(data, size) }),
         Err(HostError::NotFound) => Ok(None),
@@ -164,26 +150,43 @@ pub(super) fn buffer(buffer: Buffer, start: usize, max: usize) -> Result<Option<
 
 /// Replaces `length` bytes from `start` on.
 pub(super) fn set_buffer(buffer: Buffer, start: usize, length: usize, bytes: &[u8]) -> Result<(), HostError> {
-    check(unsafe {
-        proxy_set_buffer_bytes(buffer as u32, start, length, bytes.as_ptr(), bytes.len())
-    })
+    check(unsafe { proxy_set_buffer_bytes(buffer as u32, start, length, bytes.as_ptr(), bytes.len()) })
 }
 
-pub(super) fn headers(map: Headers) -> Result<Vec<(String, Vec<u8>)>, HostError> {
+pub(super) fn headers(map: Headers) -> Result<HeaderBlock, HostError> {
     let (mut data, mut size) = (null_mut(), 0);
     check(unsafe { proxy_get_header_map_pairs(map as u32, &raw mut data, &raw mut size) })?;
-    Ok(unsafe { adopt(data, size) }.map(|bytes| read_pairs(&bytes)).unwrap_or_default())
+    Ok(HeaderBlock(unsafe { adopt(data, size) }.unwrap_or_default()))
+}
+
+/// All headers of a message, as the host wrote them.
+#[derive(Debug, Default)]
+pub(super) struct HeaderBlock(Vec<u8>);
+
+impl HeaderBlock {
+    /// Names and values. What cannot be read is left out: a header that we do not see is a header that is
+    /// not there.
+    pub(super) fn pairs(&self) -> Vec<(&[u8], &[u8])> {
+        let Some((count, rest)) = self.0.split_first_chunk::<4>() else { return Vec::new() };
+        let count = u32::from_le_bytes(*count) as usize;
+        let Some((sizes, mut texts)) = rest.split_at_checked(count.saturating_mul(8)) else {
+            return Vec::new();
+        };
+        let mut take = |size: &[u8; 4]| {
+            let (text, rest) = texts.split_at_checked(u32::from_le_bytes(*size) as usize)?;
+            texts = rest.get(1..)?;
+            Some(text)
+        };
+        let sizes = sizes.as_chunks().0.as_chunks().0;
+        let mut pairs = Vec::with_capacity(count);
+        pairs.extend(sizes.iter().map_while(|[name, value]| Some((take(name)?, take(value)?))));
+        pairs
+    }
 }
 
 pub(super) fn set_header(map: Headers, name: &str, value: &str) -> Result<(), HostError> {
     check(unsafe {
-        proxy_replace_header_map_value(
-            map as u32,
-            name.as_ptr(),
-            name.len(),
-            value.as_ptr(),
-            value.len(),
-        )
+        proxy_replace_header_map_value(map as u32, name.as_ptr(), name.len(), value.as_ptr(), value.len())
     })
 }
 
@@ -194,8 +197,7 @@ pub(super) fn remove_header(map: Headers, name: &str) -> Result<(), HostError> {
 /// `path` with a NUL between its parts.
 pub(super) fn property(path: &str) -> Result<Option<Vec<u8>>, HostError> {
     let (mut data, mut size) = (null_mut(), 0);
-    let status =
-        unsafe { proxy_get_property(path.as_ptr(), path.len(), &raw mut data, &raw mut size) };
+    let status = unsafe { proxy_get_property(path.as_ptr(), path.len(), &raw mut data, &raw mut size) };
     match check(status) {
         Ok(()) => Ok(unsafe { adopt(data, size) }),
         Err(HostError::NotFound) => Ok(None),
@@ -211,15 +213,8 @@ pub(super) fn set_property(path: &str, value: &[u8]) -> Result<(), HostError> {
 /// that was never written.
 pub(super) fn shared_data(key: &str) -> Result<Option<(Vec<u8>, u32)>, HostError> {
     let (mut data, mut size, mut cas) = (null_mut(), 0, 0);
-    let status = unsafe {
-        proxy_get_shared_data(
-            key.as_ptr(),
-            key.len(),
-            &raw mut data,
-            &raw mut size,
-            &raw mut cas,
-        )
-    };
+    let status =
+        unsafe { proxy_get_shared_data(key.as_ptr(), key.len(), &raw mut data, &raw mut size, &raw mut cas) };
     match check(status) {
         Ok(()) => Ok(Some((unsafe { adopt(data, size) }.unwrap_or_default(), cas))),
         Err(HostError::NotFound) => Ok(None),
@@ -229,9 +224,7 @@ pub(super) fn shared_data(key: &str) -> Result<Option<(Vec<u8>, u32)>, HostError
 
 /// Zero for `cas` writes unconditionally.
 pub(super) fn set_shared_data(key: &str, value: &[u8], cas: u32) -> Result<(), HostError> {
-    check(unsafe {
-        proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), cas)
-    })
+    check(unsafe { proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), cas) })
 }
 
 pub(super) fn resume_request() -> Result<(), HostError> {
@@ -297,27 +290,4 @@ fn write_pairs(pairs: &[(&str, String)]) -> Vec<u8> {
         }
     }
     bytes
-}
-
-/// What cannot be read is left out: a header that we do not see is a header that is not there.
-fn read_pairs(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
-    let Some((count, rest)) = bytes.split_first_chunk::<4>() else { return Vec::new() };
-    let count = u32::from_le_bytes(*count) as usize;
-    let Some((sizes, mut texts)) = rest.split_at_checked(count.saturating_mul(8)) else {
-        return Vec::new();
-    };
-    let mut take = |size: &[u8]| -> Option<Vec<u8>> {
-        let size = u32::from_le_bytes(*size.first_chunk::<4>()?) as usize;
-        let (text, rest) = texts.split_at_checked(size)?;
-        texts = rest.get(1..)?;
-        Some(text.to_vec())
-    };
-    sizes
-        .chunks_exact(8)
-        .map_while(|pair| {
-            let (name, value) = pair.split_at_checked(4)?;
-            Some((take(name)?, take(value)?))
-        })
-        .map(|(name, value)| (String::from_utf8_lossy(&name).into_owned(), value))
-        .collect()
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use tollgate::config::FilterConfig;
-use tollgate::exchange::{Body, End, Effect, Exchange, Flow, Gate, Input, Origin};
+use tollgate::exchange::{Body, Effect, End, Exchange, Flow, Gate, Input, Origin};
 use tollgate::local::{LocalCharge, LocalStore};
 use tollgate::metrics::{Metric, SettledAs};
 use tollgate::reply::Reply;
@@ -548,8 +548,8 @@ fn body(ends: bool) -> Body {
     if ends { Body::Ends } else { Body::Goes }
 }
 
-fn pairs(headers: &Headers) -> Vec<(String, Vec<u8>)> {
-    headers.iter().map(|(name, value)| (name.to_owned(), value.to_vec())).collect()
+fn pairs(headers: &Headers) -> Vec<(&[u8], &[u8])> {
+    headers.iter().map(|(name, value)| (name.as_bytes(), value)).collect()
 }
 
 /// What the library logs in this thread, which is one test's.
