@@ -10,48 +10,28 @@ use crate::config::FilterConfig;
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Metric {
     /// Requests by what became of them. `limit` is the one that refused.
-    Decisions {
-        outcome: Outcome,
-        limit: Option<usize>,
-    },
+    Decisions { outcome: Outcome, limit: Option<usize> },
     /// Tokens settled.
-    Tokens {
-        kind: TokenKind,
-        model: usize,
-    },
+    Tokens { kind: TokenKind, model: usize },
     /// What we estimated for prompts whose true size the provider then reported, and what it reported:
     /// their ratio is the estimate's error.
-    EstimatedInput {
-        model: usize,
-    },
-    ReportedInput {
-        model: usize,
-    },
+    EstimatedInput { model: usize },
+    ReportedInput { model: usize },
     /// Requests answered with a 4xx for what they contain.
-    BodiesRefused {
-        reason: BodyReason,
-    },
+    BodiesRefused { reason: BodyReason },
     /// Charges that went to a limit's overflow account, since its shard had no room for another subject.
-    OverflowCharges {
-        limit: usize,
-    },
+    OverflowCharges { limit: usize },
     /// Requests of a tier that no amount names; the default tier's amount was used.
     UnknownTiers,
     /// Streams that outgrew their hold.
     StreamsOverHold,
     /// Settlements by what the store said.
-    Settlements {
-        outcome: SettledAs,
-    },
-    StoreErrors {
-        kind: StoreErrorKind,
-    },
+    Settlements { outcome: SettledAs },
+    StoreErrors { kind: StoreErrorKind },
     /// Requests whose headers went upstream before the body was seen.
     HeadersReleased,
     /// Answers of the upstream that ended without saying what they cost.
-    UsageMissing {
-        model: usize,
-    },
+    UsageMissing { model: usize },
     /// Bytes of an answer's event that were too many to keep, so that it was passed on unread.
     EventsTooLarge,
 }
@@ -119,9 +99,10 @@ impl Metric {
             Self::Decisions { outcome, limit: None } => {
                 series("tollgate_decisions_total", &[("outcome", outcome.label())])
             }
-            Self::Decisions { outcome, limit: Some(index) } => {
-                series("tollgate_decisions_total", &[("outcome", outcome.label()), ("limit", limit(index))])
-            }
+            Self::Decisions { outcome, limit: Some(index) } => series(
+                "tollgate_decisions_total",
+                &[("outcome", outcome.label()), ("limit", limit(index))],
+            ),
             Self::Tokens { kind, model: index } => {
                 series("tollgate_tokens_total", &[("kind", kind.label()), ("model", model(index))])
             }

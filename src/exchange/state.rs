@@ -49,10 +49,7 @@ pub(super) struct Gathering {
 /// What has become of the request's headers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum HeaderHold {
-    Held {
-        how: Headers,
-        since: Timestamp,
-    },
+    Held { how: Headers, since: Timestamp },
     /// Let go a moment ago, since no body came: the next callback tells why.
     JustReleased,
     /// Gone upstream: the body is not rewritten.
@@ -73,10 +70,7 @@ pub(super) struct Asking {
 pub(super) enum Rewrite {
     Nothing,
     /// The body that asks for usage in the place of the one that does not.
-    AskForUsage {
-        replaced: usize,
-        with: Vec<u8>,
-    },
+    AskForUsage { replaced: usize, with: Vec<u8> },
 }
 
 #[derive(Debug)]
@@ -104,8 +98,5 @@ pub(super) enum Answer {
     Failed,
     /// On a route that is charged by the request.
     Uncounted,
-    Followed {
-        meter: Box<UsageMeter>,
-        model: usize,
-    },
+    Followed { meter: Box<UsageMeter>, model: usize },
 }

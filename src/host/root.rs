@@ -70,6 +70,7 @@ fn configure(root: u32, size: usize) -> Result<Worker, Vec<ConfigError>> {
         .unwrap_or_default();
     let config = FilterConfig::from_slice(&bytes)?;
     let worker = Worker::open(root, config).map_err(whole)?;
-    calls::set_tick_period(TICK_MILLIS).map_err(|_| whole("the host does not offer a timer".to_owned()))?;
+    calls::set_tick_period(TICK_MILLIS)
+        .map_err(|_| whole("the host does not offer a timer".to_owned()))?;
     Ok(worker)
 }

@@ -34,22 +34,20 @@ pub fn headers(families: &[HeaderFamily], accounts: &[(Unit, Standing)]) -> Vec<
         match family {
             HeaderFamily::TokenLimit => {
                 if let Some((unit, standing)) = tokens {
-                    headers.extend(TOKEN_LIMIT_NAMES.into_iter().zip(values(
-                        unit,
-                        standing,
-                        standing.reset.as_secs_ceil().to_string(),
-                    )));
+                    headers.extend(
+                        TOKEN_LIMIT_NAMES
+                            .into_iter()
+                            .zip(values(unit, standing, standing.reset.as_secs_ceil().to_string())),
+                    );
                 }
             }
             HeaderFamily::OpenAi => {
                 let (of_tokens, of_requests) = OPENAI_NAMES.split_at(3);
                 for (names, account) in [(of_tokens, tokens), (of_requests, requests)] {
                     if let Some((unit, standing)) = account {
-                        headers.extend(names.iter().copied().zip(values(
-                            unit,
-                            standing,
-                            duration(standing.reset),
-                        )));
+                        headers.extend(
+                            names.iter().copied().zip(values(unit, standing, duration(standing.reset))),
+                        );
                     }
                 }
             }
@@ -67,7 +65,10 @@ fn values(unit: Unit, standing: &Standing, reset: String) -> [String; 3] {
 }
 
 /// The account with the least share left. A suspended one has none.
-fn tightest(accounts: &[(Unit, Standing)], counts: impl Fn(Unit) -> bool) -> Option<(Unit, &Standing)> {
+fn tightest(
+    accounts: &[(Unit, Standing)],
+    counts: impl Fn(Unit) -> bool,
+) -> Option<(Unit, &Standing)> {
     accounts
         .iter()
         .filter(|(unit, _)| counts(*unit))
@@ -77,7 +78,8 @@ fn tightest(accounts: &[(Unit, Standing)], counts: impl Fn(Unit) -> bool) -> Opt
 
 /// In millionths, which tells any two accounts apart that a caller could.
 fn share_left(standing: &Standing) -> u128 {
-    u128::from(standing.remaining().units()) * 1_000_000 / u128::from(standing.capacity.units().max(1))
+    u128::from(standing.remaining().units()) * 1_000_000
+        / u128::from(standing.capacity.units().max(1))
 }
 
 /// As OpenAI writes durations: `6m0s`, `1.5s`, `12ms`.

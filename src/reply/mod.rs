@@ -16,14 +16,9 @@ use crate::metrics::BodyReason;
 #[derive(Clone, Debug)]
 pub enum Problem<'a> {
     /// A required attribute of the subject has no value.
-    Unidentified {
-        attribute: &'a str,
-    },
+    Unidentified { attribute: &'a str },
     /// The request's body cannot be metered. `hint` says what is wrong with it, never what is in it.
-    Body {
-        reason: BodyReason,
-        hint: String,
-    },
+    Body { reason: BodyReason, hint: String },
     Refused(Refused<'a>),
     /// The budgets cannot be asked right now.
     StoreUnavailable,

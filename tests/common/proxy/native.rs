@@ -269,7 +269,8 @@ impl NativeStream {
     }
 
     fn on_headers(&self, side: Side, ends: bool) -> Flow {
-        let headers = pairs(&self.half(side, |half| half.headers.clone()));
+        let headers = self.half(side, |half| half.headers.clone());
+        let headers = pairs(&headers);
         match side {
             Side::Request => {
                 self.on(Input::RequestHeaders { headers: &headers, body: body(ends) });
