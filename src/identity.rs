@@ -29,20 +29,22 @@ pub struct MissingAttribute {
     pub attribute: String,
 }
 
-/// Request headers with lower-case names, in the order of the request.
-pub type Headers = [(String, Vec<u8>)];
+/// Names in lower case and values, in the order of the message: borrowed from the host's own block, since
+/// most are never looked at.
+pub type Headers<'a> = [(&'a [u8], &'a [u8])];
 
 /// Who pays for a request with these headers.
 ///
 /// # Errors
 /// The first attribute that the policy requires and no source yields.
-pub fn identify(headers: &Headers, config: &FilterConfig) -> Result<Subject, MissingAttribute> {
+pub fn identify(headers: &Headers<'_>, config: &FilterConfig) -> Result<Subject, MissingAttribute> {
     let values =
         config.subject.iter().map(|attribute| value_of(attribute, headers)).collect::<Result<_, _>>()?;
     Ok(Subject { values })
 }
 
-/// The account that a limit keeps for a subject. `model` is [`FilterConfig::family`]'s word.
+/// The account that a limit keeps for a subject. `model` is [`FilterConfig::family`]'s word; only a limit
+/// that is kept per model looks at it.
 pub fn key(config: &FilterConfig, limit: &LimitRule, subject: &Subject, model: &str) -> BudgetKey {
     let part = |per: &Per| match per {
         Per::Attribute(index) => {
@@ -80,7 +82,7 @@ impl Subject {
     }
 }
 
-fn value_of(attribute: &Attribute, headers: &Headers) -> Result<Box<[u8]>, MissingAttribute> {
+fn value_of(attribute: &Attribute, headers: &Headers<'_>) -> Result<Box<[u8]>, MissingAttribute> {
     match (attribute.sources.iter().find_map(|source| yielded(source, headers)), &attribute.absent) {
         (Some(value), _) => Ok(value),
         (None, Absent::Default(default)) => Ok(default.as_bytes().into()),
@@ -89,7 +91,7 @@ fn value_of(attribute: &Attribute, headers: &Headers) -> Result<Box<[u8]>, Missi
 }
 
 /// `None` for a header that is absent or empty: an empty name is nobody's.
-fn yielded(source: &Source, headers: &Headers) -> Option<Box<[u8]>> {
+fn yielded(source: &Source, headers: &Headers<'_>) -> Option<Box<[u8]>> {
     match source {
         Source::Header { name, form, strip: _, trusted: _ } => {
             let value = trimmed(header(headers, name)?)?;
@@ -104,8 +106,8 @@ fn yielded(source: &Source, headers: &Headers) -> Option<Box<[u8]>> {
 
 /// The first of several entries of one name. Entries that a proxy has joined (`a, b`) are one value, taken as
 /// it is. Neither makes a header trustworthy: a filter that authenticates must replace, not append.
-fn header<'a>(headers: &'a Headers, name: &str) -> Option<&'a [u8]> {
-    headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_slice())
+pub(crate) fn header<'a>(headers: &Headers<'a>, name: &str) -> Option<&'a [u8]> {
+    headers.iter().find(|(found, _)| *found == name.as_bytes()).map(|(_, value)| *value)
 }
 
 fn trimmed(value: &[u8]) -> Option<&[u8]> {
@@ -141,8 +143,8 @@ mod tests {
         FilterConfig::from_slice(policy.as_bytes()).unwrap()
     }
 
-    fn headers(all: &[(&str, &str)]) -> Vec<(String, Vec<u8>)> {
-        all.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec())).collect()
+    fn headers<'a>(all: &[(&'a str, &'a str)]) -> Vec<(&'a [u8], &'a [u8])> {
+        all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect()
     }
 
     fn tenant(config: &FilterConfig, all: &[(&str, &str)]) -> String {
@@ -200,7 +202,7 @@ mod tests {
         let accounts: std::collections::BTreeSet<_> = values
             .iter()
             .map(|value| {
-                let subject = identify(&[("x-tenant".to_owned(), value.to_vec())], &config).unwrap();
+                let subject = identify(&[(b"x-tenant", value)], &config).unwrap();
                 assert_eq!(subject.value(0), *value);
                 key(&config, limit, &subject, "gpt-4o*").account()
             })

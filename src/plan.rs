@@ -5,7 +5,7 @@
 
 use tollgate_budget::{AccountId, Amount, BudgetKey, Charge, HoldId, Limit, Mode, Tokens, Unit};
 
-use crate::config::{Api, FilterConfig, HoldRules, LimitRule, RequestPath, Target, Tier};
+use crate::config::{Api, FilterConfig, HoldRules, LimitRule, Per, RequestPath, Target, Tier};
 use crate::identity::{self, Subject};
 use crate::local::{LocalCharge, LocalReservation, Overflow, Place, Spent};
 
@@ -74,7 +74,9 @@ fn account(
     rule: &LimitRule,
     overflow: Overflow,
 ) -> Account {
-    let key = identity::key(config, rule, payer.subject, config.family(payer.target.model));
+    let family = if rule.per.contains(&Per::Model) { config.family(payer.target.model) } else { "" };
+    let key = identity::key(config, rule, payer.subject, family);
+    let (id, tag) = key.account_and_tag();
     let limit = rule.limit(payer.tier);
     Account {
         rule: index,
@@ -82,8 +84,8 @@ fn account(
         mode: rule.mode,
         limit,
         largest: share(limit.capacity(), &config.hold),
-        id: key.account(),
-        tag: key.tag(),
+        id,
+        tag,
         overflow,
     }
 }

@@ -250,9 +250,11 @@ impl<T: Read> Read for Table<T> {
             problems.add(at, format!("{} entries are more than {MAX_ITEMS}", entries.len()));
             return None;
         }
-        let read = |(key, value): (&String, &Value)| (key.clone(), T::read(value, at.key(key), problems));
-        let mut table: Vec<_> = entries.iter().map(read).collect();
-        table.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let mut table: Vec<(String, Option<T>)> = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            let place = table.partition_point(|(other, _)| other <= key);
+            table.insert(place, (key.clone(), T::read(value, at.key(key), problems)));
+        }
         Some(Self(table))
     }
 

@@ -270,8 +270,8 @@ impl FilterConfig {
     /// Whether a limit looks at a request.
     pub fn applies(&self, limit: &LimitRule, target: &Target<'_>) -> bool {
         let When { models, paths, tiers, apis } = &limit.when;
-        let alias = self.model(target.model).alias.as_deref();
-        any(models, |glob| glob.matches(target.model) || alias.is_some_and(|name| glob.matches(name)))
+        let alias = || self.model(target.model).alias.as_deref();
+        any(models, |glob| glob.matches(target.model) || alias().is_some_and(|name| glob.matches(name)))
             && any(paths, |pattern| pattern.matches(target.path))
             && any(tiers, |tier| target.tier == Some(tier.as_str()))
             && any(apis, |api| *api == target.api)

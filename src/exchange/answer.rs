@@ -2,11 +2,12 @@
 
 use tollgate_budget::{Span, Tokens};
 
-use super::gather::{HeaderList, text};
+use super::gather::text;
 use super::record::{OverHold, Status};
 use super::state::{Answer, Open, State};
 use super::{Body, Effect, End, Origin, Step};
 use crate::config::HeaderFamily;
+use crate::identity::{Headers, header};
 use crate::metrics::{Metric, TokenKind};
 use crate::plan::Toll;
 use crate::reply::limits;
@@ -26,7 +27,7 @@ pub(super) const fn bytes_of(tokens: Tokens) -> u64 {
 }
 
 impl Open {
-    pub(super) fn response_headers(&mut self, headers: HeaderList<'_>, origin: Origin, step: &mut Step<'_>) {
+    pub(super) fn response_headers(&mut self, headers: &Headers<'_>, origin: Origin, step: &mut Step<'_>) {
         let status = text(headers, ":status").and_then(|status| status.parse::<u16>().ok()).unwrap_or(0);
         self.answer = match (origin, status) {
             (Origin::Upstream, 200..=299) => self.follow(headers, step),
@@ -39,7 +40,7 @@ impl Open {
         }
     }
 
-    fn follow(&self, headers: HeaderList<'_>, step: &mut Step<'_>) -> Answer {
+    fn follow(&self, headers: &Headers<'_>, step: &mut Step<'_>) -> Answer {
         let Some(model) = self.model else { return Answer::Uncounted };
         if self.hide == HideUsage::Hide && text(headers, "content-length").is_some() {
             // What is hidden makes the answer shorter than announced.
@@ -60,16 +61,17 @@ impl Open {
     }
 
     /// Our headers replace the upstream's of the same names, and those that we have no value for.
-    fn announce(&mut self, headers: HeaderList<'_>, step: &mut Step<'_>) {
+    fn announce(&mut self, headers: &Headers<'_>, step: &mut Step<'_>) {
         let ours = std::mem::take(&mut self.announce);
         for family in &step.gate.config.response.headers {
             let names: &[&'static str] = match family {
                 HeaderFamily::TokenLimit => &limits::TOKEN_LIMIT_NAMES,
                 HeaderFamily::OpenAi => &limits::OPENAI_NAMES,
             };
-            let stale = names.iter().copied().filter(|name| {
-                !ours.iter().any(|(own, _)| own == name) && headers.iter().any(|(found, _)| found == name)
-            });
+            let stale = names
+                .iter()
+                .copied()
+                .filter(|name| !ours.iter().any(|(own, _)| own == name) && header(headers, name).is_some());
             step.effects.extend(stale.map(Effect::RemoveResponseHeader));
         }
         step.effects.extend(ours.into_iter().map(|(name, value)| Effect::SetResponseHeader(name, value)));

@@ -2,13 +2,13 @@
 
 use tollgate_budget::Span;
 
-use super::gate::{Headers, Holding};
+use super::gate::{self, Holding};
 use super::record;
 use super::state::{Gathering, HeaderHold, Request, State};
 use super::{Body, Effect, Step, admit};
 use crate::chat::body::{self, Unread};
 use crate::config::{Api, RequestPath, TierStanding, Upgrades};
-use crate::identity;
+use crate::identity::{self, Headers, header};
 use crate::metrics::{BodyReason, Metric};
 use crate::plan::Toll;
 
@@ -19,14 +19,11 @@ const HOLD_WITHOUT_BODY: Span = Span::from_secs(2);
 /// A body of this size takes longer to read and count than a look at the accounts that count requests.
 const LOOK_FIRST: usize = 16 * 1024;
 
-/// Headers as the host gives them: lower-case names, values as bytes.
-pub(super) type HeaderList<'a> = &'a [(String, Vec<u8>)];
-
-pub(super) fn request_headers(headers: HeaderList<'_>, body: Body, step: &mut Step<'_>) -> State {
+pub(super) fn request_headers(headers: &Headers<'_>, body: Body, step: &mut Step<'_>) -> State {
     let method = text(headers, ":method").unwrap_or_default();
     // A path that is not text is still a path to some upstream.
-    let path = headers.iter().find(|(name, _)| name == ":path").map(|(_, path)| path.as_slice());
-    let path = RequestPath::new(&String::from_utf8_lossy(path.unwrap_or_default()));
+    let path = header(headers, ":path").unwrap_or_default();
+    let path = RequestPath::new(&String::from_utf8_lossy(path));
     if method == "GET" && step.gate.config.is_budget_path(&path) {
         return look(headers, step);
     }
@@ -50,7 +47,7 @@ fn upgrade(step: &mut Step<'_>) -> State {
     }
 }
 
-fn metered(api: Api, path: RequestPath, headers: HeaderList<'_>, body: Body, step: &mut Step<'_>) -> State {
+fn metered(api: Api, path: RequestPath, headers: &Headers<'_>, body: Body, step: &mut Step<'_>) -> State {
     let subject = match identity::identify(headers, &step.gate.config) {
         Ok(subject) => subject,
         Err(missing) => {
@@ -72,7 +69,7 @@ fn metered(api: Api, path: RequestPath, headers: HeaderList<'_>, body: Body, ste
     }
 }
 
-fn gather(request: Request, headers: HeaderList<'_>, body: Body, step: &mut Step<'_>) -> State {
+fn gather(request: Request, headers: &Headers<'_>, body: Body, step: &mut Step<'_>) -> State {
     let config = &step.gate.config;
     let length = text(headers, "content-length");
     if let Err(unread) = body::admit(&config.body, length, text(headers, "content-encoding")) {
@@ -85,8 +82,8 @@ fn gather(request: Request, headers: HeaderList<'_>, body: Body, step: &mut Step
             // Usage is read from the answer, so the answer must come as text.
             step.effects.push(Effect::SetRequestHeader("accept-encoding", "identity".to_owned()));
             let headers = match step.gate.headers() {
-                how @ (Headers::Hold | Headers::Try) => HeaderHold::Held { how, since: step.now },
-                Headers::LetGo => HeaderHold::Released,
+                how @ (gate::Headers::Hold | gate::Headers::Try) => HeaderHold::Held { how, since: step.now },
+                gate::Headers::LetGo => HeaderHold::Released,
             };
             State::Gathering(Gathering { request, headers, waiting: 0 })
         }
@@ -107,13 +104,13 @@ fn refuse_unread(unread: Unread, step: &mut Step<'_>) -> State {
 }
 
 /// Headers that name the caller to us and are not the upstream's business.
-fn strip(headers: HeaderList<'_>, step: &mut Step<'_>) {
+fn strip(headers: &Headers<'_>, step: &mut Step<'_>) {
     let names = step.gate.config.stripped_headers();
-    let present = names.filter(|name| headers.iter().any(|(found, _)| found == name));
+    let present = names.filter(|name| header(headers, name).is_some());
     step.effects.extend(present.map(|name| Effect::RemoveRequestHeader(name.to_owned())));
 }
 
-fn look(headers: HeaderList<'_>, step: &mut Step<'_>) -> State {
+fn look(headers: &Headers<'_>, step: &mut Step<'_>) -> State {
     match identity::identify(headers, &step.gate.config) {
         Err(missing) => step.unidentified(&missing.attribute),
         Ok(subject) => {
@@ -129,9 +126,9 @@ fn look(headers: HeaderList<'_>, step: &mut Step<'_>) -> State {
 impl Gathering {
     pub(super) fn request_body(mut self, waiting: usize, body: Body, step: &mut Step<'_>) -> State {
         match self.headers {
-            HeaderHold::Held { how: Headers::Try, since } if waiting > 0 => {
+            HeaderHold::Held { how: gate::Headers::Try, since } if waiting > 0 => {
                 step.gate.learn(Holding::Works);
-                self.headers = HeaderHold::Held { how: Headers::Hold, since };
+                self.headers = HeaderHold::Held { how: gate::Headers::Hold, since };
             }
             HeaderHold::JustReleased if waiting > 0 => {
                 step.gate.learn(Holding::Fails);
@@ -170,7 +167,9 @@ impl Gathering {
 
     pub(super) fn tick(mut self, step: &mut Step<'_>) -> State {
         match self.headers {
-            HeaderHold::Held { how: Headers::Try, since } if step.now.since(since) >= HOLD_WITHOUT_BODY => {
+            HeaderHold::Held { how: gate::Headers::Try, since }
+                if step.now.since(since) >= HOLD_WITHOUT_BODY =>
+            {
                 step.count(Metric::HeadersReleased, 1);
                 step.effects.push(Effect::ResumeRequest);
                 self.headers = HeaderHold::JustReleased;
@@ -183,12 +182,11 @@ impl Gathering {
     }
 }
 
-fn is_upgrade(headers: HeaderList<'_>) -> bool {
+fn is_upgrade(headers: &Headers<'_>) -> bool {
     text(headers, "upgrade").is_some() || text(headers, ":protocol").is_some()
 }
 
 /// The first value of a header that is text.
-pub(super) fn text<'a>(headers: HeaderList<'a>, name: &str) -> Option<&'a str> {
-    let (_, value) = headers.iter().find(|(found, _)| found == name)?;
-    std::str::from_utf8(value).ok()
+pub(super) fn text<'a>(headers: &Headers<'a>, name: &str) -> Option<&'a str> {
+    std::str::from_utf8(header(headers, name)?).ok()
 }

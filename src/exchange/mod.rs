@@ -23,6 +23,7 @@ use tollgate_budget::{Decision, HoldId, Span, Standing, Timestamp};
 
 pub use gate::Gate;
 
+use crate::identity::Headers;
 use crate::local::{LocalCharge, LocalReservation, Place, Reserved, Spent, StoreError};
 use crate::metrics::{Metric, SettledAs};
 use crate::reply::Reply;
@@ -35,8 +36,7 @@ use step::Step;
 #[derive(Debug)]
 pub enum Input<'a> {
     RequestHeaders {
-        /// Names in lower case.
-        headers: &'a [(String, Vec<u8>)],
+        headers: &'a Headers<'a>,
         body: Body,
     },
     /// Bytes of the body wait at the host: all that came since we first kept it waiting.
@@ -54,7 +54,7 @@ pub enum Input<'a> {
     /// Answers [`Effect::Look`], in its order; `None` for an account that cannot be read.
     Standings(Vec<Option<Standing>>),
     ResponseHeaders {
-        headers: &'a [(String, Vec<u8>)],
+        headers: &'a Headers<'a>,
         origin: Origin,
     },
     ResponseBody {

@@ -1,6 +1,6 @@
 //! What the operator's access log is told of one exchange.
 
-use serde_json::json;
+use serde::Serialize;
 use tollgate_budget::{HoldId, Tokens};
 
 use crate::estimate::Estimate;
@@ -50,21 +50,37 @@ impl Record {
     pub(super) fn line(&self, id: HoldId) -> Option<String> {
         let decision = self.decision?;
         let count = |tokens: Tokens| tokens.count();
-        let line = json!({
-            "decision": decision.label(),
-            "status": self.status.label(),
-            "limit": self.limit,
-            "tenant": self.tenant,
-            "model": self.model,
-            "estimated_input": self.estimate.map(|estimate| count(estimate.prompt)),
-            "held_output": self.estimate.map(|estimate| count(estimate.output)),
-            "input": self.actual.map(|toll| count(toll.input)),
-            "output": self.actual.map(|toll| count(toll.output)),
-            "over_hold": self.over_hold == OverHold::Yes,
-            "hold": id.to_string(),
-        });
-        Some(line.to_string())
+        let line = Line {
+            decision: decision.label(),
+            estimated_input: self.estimate.map(|estimate| count(estimate.prompt)),
+            held_output: self.estimate.map(|estimate| count(estimate.output)),
+            hold: id.to_string(),
+            input: self.actual.map(|toll| count(toll.input)),
+            limit: self.limit.as_deref(),
+            model: self.model.as_deref(),
+            output: self.actual.map(|toll| count(toll.output)),
+            over_hold: self.over_hold == OverHold::Yes,
+            status: self.status.label(),
+            tenant: self.tenant.as_deref(),
+        };
+        serde_json::to_string(&line).ok()
     }
+}
+
+/// As it is written: by name.
+#[derive(Serialize)]
+struct Line<'a> {
+    decision: &'static str,
+    estimated_input: Option<u64>,
+    held_output: Option<u64>,
+    hold: String,
+    input: Option<u64>,
+    limit: Option<&'a str>,
+    model: Option<&'a str>,
+    output: Option<u64>,
+    over_hold: bool,
+    status: &'static str,
+    tenant: Option<&'a str>,
 }
 
 impl Status {

@@ -153,10 +153,35 @@ pub(super) fn set_buffer(buffer: Buffer, start: usize, length: usize, bytes: &[u
     check(unsafe { proxy_set_buffer_bytes(buffer as u32, start, length, bytes.as_ptr(), bytes.len()) })
 }
 
-pub(super) fn headers(map: Headers) -> Result<Vec<(String, Vec<u8>)>, HostError> {
+pub(super) fn headers(map: Headers) -> Result<HeaderBlock, HostError> {
     let (mut data, mut size) = (null_mut(), 0);
     check(unsafe { proxy_get_header_map_pairs(map as u32, &raw mut data, &raw mut size) })?;
-    Ok(unsafe { adopt(data, size) }.map(|bytes| read_pairs(&bytes)).unwrap_or_default())
+    Ok(HeaderBlock(unsafe { adopt(data, size) }.unwrap_or_default()))
+}
+
+/// All headers of a message, as the host wrote them.
+#[derive(Debug, Default)]
+pub(super) struct HeaderBlock(Vec<u8>);
+
+impl HeaderBlock {
+    /// Names and values. What cannot be read is left out: a header that we do not see is a header that is
+    /// not there.
+    pub(super) fn pairs(&self) -> Vec<(&[u8], &[u8])> {
+        let Some((count, rest)) = self.0.split_first_chunk::<4>() else { return Vec::new() };
+        let count = u32::from_le_bytes(*count) as usize;
+        let Some((sizes, mut texts)) = rest.split_at_checked(count.saturating_mul(8)) else {
+            return Vec::new();
+        };
+        let mut take = |size: &[u8; 4]| {
+            let (text, rest) = texts.split_at_checked(u32::from_le_bytes(*size) as usize)?;
+            texts = rest.get(1..)?;
+            Some(text)
+        };
+        let sizes = sizes.as_chunks().0.as_chunks().0;
+        let mut pairs = Vec::with_capacity(count);
+        pairs.extend(sizes.iter().map_while(|[name, value]| Some((take(name)?, take(value)?))));
+        pairs
+    }
 }
 
 pub(super) fn set_header(map: Headers, name: &str, value: &str) -> Result<(), HostError> {
@@ -265,27 +290,4 @@ fn write_pairs(pairs: &[(&str, String)]) -> Vec<u8> {
         }
     }
     bytes
-}
-
-/// What cannot be read is left out: a header that we do not see is a header that is not there.
-fn read_pairs(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
-    let Some((count, rest)) = bytes.split_first_chunk::<4>() else { return Vec::new() };
-    let count = u32::from_le_bytes(*count) as usize;
-    let Some((sizes, mut texts)) = rest.split_at_checked(count.saturating_mul(8)) else {
-        return Vec::new();
-    };
-    let mut take = |size: &[u8]| -> Option<Vec<u8>> {
-        let size = u32::from_le_bytes(*size.first_chunk::<4>()?) as usize;
-        let (text, rest) = texts.split_at_checked(size)?;
-        texts = rest.get(1..)?;
-        Some(text.to_vec())
-    };
-    sizes
-        .chunks_exact(8)
-        .map_while(|pair| {
-            let (name, value) = pair.split_at_checked(4)?;
-            Some((take(name)?, take(value)?))
-        })
-        .map(|(name, value)| (String::from_utf8_lossy(&name).into_owned(), value))
-        .collect()
 }

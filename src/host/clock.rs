@@ -1,11 +1,35 @@
 //! The only reader of time.
 
+use std::cell::Cell;
+
 use tollgate_budget::Timestamp;
 
 use super::calls;
 
-/// A host that cannot tell the time is taken to stand at the epoch: windows then never roll, so budgets
-/// err on the side of refusing.
-pub(super) fn now() -> Timestamp {
-    Timestamp::from_millis(calls::current_time().map_or(0, |nanos| nanos / 1_000_000))
+#[derive(Debug)]
+pub(super) struct Clock {
+    last: Cell<Timestamp>,
+}
+
+impl Clock {
+    pub(super) fn start() -> Self {
+        let clock = Self { last: Cell::new(Timestamp::from_millis(0)) };
+        clock.now();
+        clock
+    }
+
+    /// A host that cannot tell the time is taken to stand at the epoch: windows then never roll, so budgets
+    /// err on the side of refusing.
+    pub(super) fn now(&self) -> Timestamp {
+        let now = Timestamp::from_millis(calls::current_time().map_or(0, |nanos| nanos / 1_000_000));
+        self.last.set(now);
+        now
+    }
+
+    /// When the time was last read, at most a tick ago. Good enough to see that half a lease is over, and
+    /// costs no call for every chunk of every stream. Never for a ledger, which would take it for a clock
+    /// that stepped back.
+    pub(super) fn recently(&self) -> Timestamp {
+        self.last.get()
+    }
 }

@@ -35,7 +35,7 @@ impl Context for Stream {}
 impl HttpContext for Stream {
     fn on_http_request_headers(&mut self, _count: usize, end_of_stream: bool) -> Action {
         let headers = calls::headers(Headers::Request).unwrap_or_default();
-        self.on(Input::RequestHeaders { headers: &headers, body: body(end_of_stream) });
+        self.on(Input::RequestHeaders { headers: &headers.pairs(), body: body(end_of_stream) });
         if self.exchange.borrow().needs_ticks() {
             self.worker.watch(self.context, &self.exchange);
         }
@@ -55,14 +55,19 @@ impl HttpContext for Stream {
     fn on_http_response_headers(&mut self, _count: usize, _end_of_stream: bool) -> Action {
         if self.exchange.borrow().awaits_answer() {
             let headers = calls::headers(Headers::Response).unwrap_or_default();
-            self.on(Input::ResponseHeaders { headers: &headers, origin: origin() });
+            self.on(Input::ResponseHeaders { headers: &headers.pairs(), origin: origin() });
         }
         Action::Continue
     }
 
     fn on_http_response_body(&mut self, size: usize, end_of_stream: bool) -> Action {
         if self.exchange.borrow().follows_answer() {
-            let chunk = calls::buffer(Buffer::ResponseBody, 0, size).ok().flatten().unwrap_or_default();
+            // The end often comes by itself.
+            let chunk = match size {
+                0 => None,
+                size => calls::buffer(Buffer::ResponseBody, 0, size).ok().flatten(),
+            };
+            let chunk = chunk.unwrap_or_default();
             self.on(Input::ResponseBody { chunk: &chunk, body: body(end_of_stream) });
         }
         Action::Continue

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use tollgate_budget::{HoldId, Timestamp};
 
 use super::calls::{self, Buffer, Headers, HostError, Level};
-use super::clock;
+use super::clock::Clock;
 use super::shared::HostSharedData;
 use crate::config::FilterConfig;
-use crate::exchange::{Effect, Exchange, Gate, Input};
+use crate::exchange::{Body, Effect, Exchange, Gate, Input};
 use crate::local::{LocalCharge, LocalStore};
 use crate::metrics::{Metric, SettledAs};
 
@@ -20,6 +20,7 @@ pub(super) struct Worker {
     gate: Rc<Gate>,
     store: LocalStore<HostSharedData>,
     ids: Ids,
+    clock: Clock,
     counters: RefCell<BTreeMap<Metric, u32>>,
     /// Streams that are told the time, by their context.
     watched: RefCell<BTreeMap<u32, Rc<RefCell<Exchange>>>>,
@@ -45,6 +46,7 @@ impl Worker {
             gate: Rc::new(Gate::new(config, *memo_key)),
             store,
             ids: Ids { worker, next: Cell::new(0) },
+            clock: Clock::start(),
             counters: RefCell::default(),
             watched: RefCell::default(),
         })
@@ -64,6 +66,7 @@ impl Worker {
     }
 
     pub(super) fn tick(&self) {
+        self.clock.now();
         let watched: Vec<_> =
             self.watched.borrow().iter().map(|(context, exchange)| (*context, Rc::clone(exchange))).collect();
         for (context, exchange) in watched {
@@ -78,7 +81,7 @@ impl Worker {
     }
 
     pub(super) fn drive(&self, exchange: &RefCell<Exchange>, input: Input<'_>) {
-        let now = clock::now();
+        let now = if is_timed(&input) { self.clock.now() } else { self.clock.recently() };
         let mut effects = VecDeque::from(exchange.borrow_mut().on(input, now));
         while let Some(effect) = effects.pop_front() {
             if let Some(answer) = self.perform(effect, now) {
@@ -112,9 +115,12 @@ impl Worker {
                 let outcome = settled.map_or(SettledAs::Lost, |settled| settled.outcome.into());
                 return Some(Input::Settled(outcome));
             }
-            Effect::Grow { id, by } => warn_if(self.store.grow(id, &by, now).is_err(), "growing a hold"),
+            // What a chunk brings about is the only thing that needs the time of the chunk.
+            Effect::Grow { id, by } => {
+                warn_if(self.store.grow(id, &by, self.clock.now()).is_err(), "growing a hold");
+            }
             Effect::Renew { id, places, lease } => {
-                warn_if(self.store.renew(id, &places, lease, now).is_err(), "renewing a lease");
+                warn_if(self.store.renew(id, &places, lease, self.clock.now()).is_err(), "renewing a lease");
             }
             Effect::Reply(reply) => warn_if(
                 calls::send_local_response(reply.status, reply.details, &reply.headers, &reply.body).is_err(),
@@ -178,6 +184,25 @@ fn rewrite_request(replaced: usize, with: &[u8]) -> Result<(), HostError> {
         // Nothing better is left to do if this fails too: the proxy then refuses the mismatch itself.
         let _restored = calls::set_header(Headers::Request, "content-length", &replaced.to_string());
     })
+}
+
+/// Whether the moment decides anything.
+const fn is_timed(input: &Input<'_>) -> bool {
+    match input {
+        Input::RequestBody { waiting: _, body: Body::Goes }
+        | Input::ResponseHeaders { .. }
+        | Input::ResponseBody { .. } => false,
+        Input::RequestHeaders { .. }
+        | Input::RequestBody { waiting: _, body: Body::Ends }
+        | Input::RequestTrailers
+        | Input::Body(_)
+        | Input::Checked(_)
+        | Input::Decided(_)
+        | Input::Standings(_)
+        | Input::Tick
+        | Input::Ended(_)
+        | Input::Settled(_) => true,
+    }
 }
 
 fn warn_if(failed: bool, doing: &str) {

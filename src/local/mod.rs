@@ -12,8 +12,6 @@
 mod shard;
 mod shared;
 
-use std::collections::BTreeMap;
-
 use tollgate_budget::{
     AccountId, Amount, Charge, Decision, Entry, Found, Full, Grant, HoldId, Ledger, Limit, OnLeaseEnd,
     Outcome, Refusal, Reservation, Settled, Settlement, Span, Standing, Timestamp,
@@ -317,21 +315,28 @@ impl Spent {
 #[derive(Default)]
 struct Taken {
     shards: Vec<u32>,
-    /// By index of the charge.
-    standings: BTreeMap<usize, Standing>,
+    /// With the index of the charge, in its order.
+    standings: Vec<(usize, Standing)>,
+    /// In order.
     shadow_over: Vec<usize>,
 }
 
 impl Taken {
     fn add(&mut self, shard: u32, members: &[usize], grant: Grant) {
         self.shards.push(shard);
-        self.standings.extend(members.iter().copied().zip(grant.standings));
-        self.shadow_over.extend(grant.shadow_over.iter().filter_map(|index| members.get(*index)));
+        for (member, standing) in members.iter().zip(grant.standings) {
+            let place = self.standings.partition_point(|(other, _)| other < member);
+            self.standings.insert(place, (*member, standing));
+        }
+        for member in grant.shadow_over.iter().filter_map(|index| members.get(*index)) {
+            let place = self.shadow_over.partition_point(|other| other < member);
+            self.shadow_over.insert(place, *member);
+        }
     }
 
-    fn grant(mut self) -> Grant {
-        self.shadow_over.sort_unstable();
-        Grant { standings: self.standings.into_values().collect(), shadow_over: self.shadow_over }
+    fn grant(self) -> Grant {
+        let standings = self.standings.into_iter().map(|(_, standing)| standing).collect();
+        Grant { standings, shadow_over: self.shadow_over }
     }
 }
 

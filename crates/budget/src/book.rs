@@ -4,6 +4,8 @@
 //! operation touches is taken apart. Each stake's hold and account are in their lists, and each account
 //! counts its stakes.
 
+use std::collections::BinaryHeap;
+
 use crate::account::Account;
 use crate::ledger::Memory;
 use crate::record::{AccountBytes, HoldBytes, StakeBytes, stake_key};
@@ -133,7 +135,8 @@ impl Book {
 
     /// What is due now, by time, after moving back the holds that are dated later than now.
     pub(crate) fn due(&mut self, now: Timestamp, memory: Memory) -> Vec<(Timestamp, HoldId)> {
-        let mut due = Vec::new();
+        // A heap, not a sort: a tenth of the code.
+        let mut due = BinaryHeap::new();
         for record in &mut self.holds {
             let Some(mut hold) = Hold::from_record(record) else { continue };
             // After a step back of the clock a lease runs from now, or it would last until the clock is back.
@@ -146,8 +149,7 @@ impl Book {
                 due.push((until, hold.id));
             }
         }
-        due.sort_unstable();
-        due
+        due.into_sorted_vec()
     }
 
     /// Takes out a hold with its stakes.

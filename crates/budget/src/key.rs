@@ -13,18 +13,26 @@ pub struct BudgetKey {
 }
 
 impl BudgetKey {
+    /// [`account`](Self::account) and [`tag`](Self::tag) at once.
+    pub fn account_and_tag(&self) -> (AccountId, u64) {
+        let subject = self.subject_hash();
+        (self.account_of(subject.clone()), tag_of(subject))
+    }
+
     /// The account's fixed-size name.
     pub fn account(&self) -> AccountId {
-        let mut hash = self.subject_hash();
-        absorb(&mut hash, self.limit.as_bytes());
-        AccountId(truncate(hash))
+        self.account_of(self.subject_hash())
+    }
+
+    fn account_of(&self, mut subject: Sha256) -> AccountId {
+        absorb(&mut subject, self.limit.as_bytes());
+        AccountId(truncate(subject))
     }
 
     /// What decides the account's shard: accounts with the same subject, whatever their limit, share one
     /// shard and are so decided in one atomic step.
     pub fn tag(&self) -> u64 {
-        let [a, b, c, d, e, f, g, h, ..] = truncate(self.subject_hash()).to_le_bytes();
-        u64::from_le_bytes([a, b, c, d, e, f, g, h])
+        tag_of(self.subject_hash())
     }
 
     fn subject_hash(&self) -> Sha256 {
@@ -36,6 +44,11 @@ impl BudgetKey {
         }
         hash
     }
+}
+
+fn tag_of(subject: Sha256) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = truncate(subject).to_le_bytes();
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
 /// Length first, so that no two lists of parts are absorbed as the same bytes.

@@ -67,7 +67,7 @@ fn answered(bytes: &[u8]) {
 
 fn questioned(config: &FilterConfig) {
     let path = RequestPath::new("/v1/chat/completions");
-    let Ok(subject) = identify(&[("x-tenant-id".to_owned(), b"acme".to_vec())], config) else { return };
+    let Ok(subject) = identify(&[(b"x-tenant-id", b"acme")], config) else { return };
     let tier = subject.tier(config);
     for model in ["", "gpt-4o", "*"] {
         for limit in &config.limits {

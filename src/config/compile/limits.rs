@@ -114,11 +114,12 @@ fn names(table: &Table<Count>) -> Vec<String> {
 /// Where no amount names tiers, those are told apart that some `when` asks for.
 fn conditional_names(list: &List<raw::Limit>, default: &str) -> Vec<String> {
     let conditions = list.read_items().filter_map(|(_, limit)| limit.when.as_ref()?.tiers.as_ref());
-    let mut names: Vec<String> =
-        conditions.flat_map(|tiers| tiers.read_items().map(|(_, name)| name.clone())).collect();
-    names.push(default.to_owned());
-    names.sort();
-    names.dedup();
+    let mut names = vec![default.to_owned()];
+    for (_, name) in conditions.flat_map(|tiers| tiers.read_items()) {
+        if let Err(place) = names.binary_search(name) {
+            names.insert(place, name.clone());
+        }
+    }
     names
 }
 

@@ -269,7 +269,8 @@ impl NativeStream {
     }
 
     fn on_headers(&self, side: Side, ends: bool) -> Flow {
-        let headers = pairs(&self.half(side, |half| half.headers.clone()));
+        let headers = self.half(side, |half| half.headers.clone());
+        let headers = pairs(&headers);
         match side {
             Side::Request => {
                 self.on(Input::RequestHeaders { headers: &headers, body: body(ends) });
@@ -548,8 +549,8 @@ fn body(ends: bool) -> Body {
     if ends { Body::Ends } else { Body::Goes }
 }
 
-fn pairs(headers: &Headers) -> Vec<(String, Vec<u8>)> {
-    headers.iter().map(|(name, value)| (name.to_owned(), value.to_vec())).collect()
+fn pairs(headers: &Headers) -> Vec<(&[u8], &[u8])> {
+    headers.iter().map(|(name, value)| (name.as_bytes(), value)).collect()
 }
 
 /// What the library logs in this thread, which is one test's.
