@@ -40,7 +40,7 @@ pub fn fits(rules: &BodyRules, gathered: usize) -> Result<(), Unread> {
 }
 
 /// `identity` and an empty value say that there is nothing to undo.
-fn is_coded(content_encoding: &str) -> bool {
+pub(crate) fn is_coded(content_encoding: &str) -> bool {
     content_encoding
         .split(',')
         .map(str::trim)

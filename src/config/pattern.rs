@@ -83,11 +83,16 @@ impl PathPattern {
     }
 
     pub fn matches(&self, path: &RequestPath) -> bool {
-        let Some(skipped) = path.0.len().checked_sub(self.0.len()) else {
+        path.0.iter().any(|reading| self.matches_reading(reading))
+    }
+
+    fn matches_reading(&self, segments: &[Vec<u8>]) -> bool {
+        let Some(skipped) = segments.len().checked_sub(self.0.len()) else {
             return false;
         };
-        self.0.iter().zip(path.0.iter().skip(skipped)).all(|(wanted, found)| match wanted {
-            Segment::Literal(literal) => literal.as_bytes() == found.as_slice(),
+        self.0.iter().zip(segments.iter().skip(skipped)).all(|(wanted, found)| match wanted {
+            // Express and ASP.NET do not look at case; where an upstream does, the path leads nowhere.
+            Segment::Literal(literal) => literal.as_bytes().eq_ignore_ascii_case(found),
             Segment::Any => true,
         })
     }
@@ -102,25 +107,42 @@ impl fmt::Display for PathPattern {
     }
 }
 
-/// A request's path as the most lenient upstream would read it.
+/// A request's path in each way that a lenient upstream may read it, as segments.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct RequestPath(Vec<Vec<u8>>);
+pub struct RequestPath([Vec<Vec<u8>>; 2]);
+
+/// What `..` takes back after a doubled slash.
+#[derive(Clone, Copy)]
+enum EmptySegments {
+    /// The slashes are merged first, so the last segment with a name.
+    Merged,
+    /// The empty segment, as RFC 3986 (5.2.4) has it.
+    Kept,
+}
 
 impl RequestPath {
     pub fn new(path: &str) -> Self {
         let path = path.split(['?', '#']).next().unwrap_or_default();
-        let mut segments = Vec::new();
-        for segment in unescaped(path.as_bytes()).split(|&byte| matches!(byte, b'/' | b'\\')) {
-            match segment {
-                b"" | b"." => {}
-                b".." => {
-                    segments.pop();
-                }
-                plain => segments.push(plain.to_vec()),
-            }
-        }
-        Self(segments)
+        let path = unescaped(path.as_bytes());
+        Self([EmptySegments::Merged, EmptySegments::Kept].map(|empty| segments(&path, empty)))
     }
+}
+
+fn segments(path: &[u8], empty: EmptySegments) -> Vec<Vec<u8>> {
+    let mut segments = Vec::new();
+    for segment in path.split(|&byte| matches!(byte, b'/' | b'\\')) {
+        // Servlet containers drop a segment's parameters.
+        let name = segment.split(|&byte| byte == b';').next().unwrap_or_default();
+        match (name, empty) {
+            (b".", _) | (b"", EmptySegments::Merged) => {}
+            (b"..", _) => {
+                segments.pop();
+            }
+            (name, _) => segments.push(name.to_vec()),
+        }
+    }
+    segments.retain(|name| !name.is_empty());
+    segments
 }
 
 /// Once only: `%2561` is the text `%61`, for us as for an upstream.
@@ -200,6 +222,10 @@ mod tests {
             "/v1/models/../chat/completions",
             "/v1/%63hat/completions",
             "/v1/chat%2Fcompletions",
+            "/v1/chat//../completions",
+            "/v1/chat/x//../../completions",
+            "/v1/chat;x=y/completions;z",
+            "/v1/Chat/Completions",
         ] {
             assert!(route.matches(&RequestPath::new(path)), "{path}");
         }

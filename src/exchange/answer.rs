@@ -6,6 +6,7 @@ use super::gather::text;
 use super::record::{OverHold, Status};
 use super::state::{Answer, Open, State};
 use super::{Body, Effect, End, Origin, Step};
+use crate::chat::body::is_coded;
 use crate::config::HeaderFamily;
 use crate::identity::{Headers, header};
 use crate::metrics::{Metric, TokenKind};
@@ -47,16 +48,26 @@ impl Open {
             step.effects.push(Effect::RemoveResponseHeader("content-length"));
         }
         let tokenizer = step.gate.config.model_rule(model).tokenizer;
-        let coded = text(headers, "content-encoding").is_some_and(|coding| coding != "identity");
+        let coded = text(headers, "content-encoding").is_some_and(is_coded);
         let meter =
             if coded { UsageMeter::unreadable(tokenizer) } else { UsageMeter::new(tokenizer, self.hide) };
         Answer::Followed { meter: Box::new(meter), model }
     }
 
+    /// Where headers are not held, an upstream may answer before it has seen the body: its own headers then
+    /// went by before there was a hold to speak of.
+    fn follow_unannounced(&mut self, step: &Step<'_>) {
+        if let (Answer::Awaited, Some(model)) = (&self.answer, self.model) {
+            let tokenizer = step.gate.config.model_rule(model).tokenizer;
+            let meter = Box::new(UsageMeter::new(tokenizer, self.hide));
+            self.answer = Answer::Followed { meter, model };
+        }
+    }
+
     pub(super) fn follows(&self) -> bool {
         match self.answer {
-            Answer::Followed { .. } => true,
-            Answer::Awaited | Answer::Failed | Answer::Uncounted => false,
+            Answer::Awaited | Answer::Followed { .. } => true,
+            Answer::Failed | Answer::Uncounted => false,
         }
     }
 
@@ -78,6 +89,7 @@ impl Open {
     }
 
     pub(super) fn response_body(&mut self, chunk: &[u8], body: Body, step: &mut Step<'_>) {
+        self.follow_unannounced(step);
         let Answer::Followed { meter, .. } = &mut self.answer else { return };
         let passed = meter.chunk(chunk);
         let held_back = match body {

@@ -24,16 +24,19 @@ pub(super) fn request_headers(headers: &Headers<'_>, body: Body, step: &mut Step
     // A path that is not text is still a path to some upstream.
     let path = header(headers, ":path").unwrap_or_default();
     let path = RequestPath::new(&String::from_utf8_lossy(path));
-    if method == "GET" && step.gate.config.is_budget_path(&path) {
+    if method.eq_ignore_ascii_case("GET") && step.gate.config.is_budget_path(&path) {
         return look(headers, step);
     }
     let Some(api) = step.gate.config.route(&path) else { return State::Passing };
-    match (api, method) {
-        (Api::Free, _) => State::Passing,
-        (Api::OpenAiChat | Api::RequestOnly, _) if is_upgrade(headers) => upgrade(step),
-        (Api::OpenAiChat | Api::RequestOnly, "POST") => metered(api, path, headers, body, step),
-        // Listing or deleting what a provider has stored costs no tokens.
-        (Api::OpenAiChat | Api::RequestOnly, _) => State::Passing,
+    match api {
+        Api::Free => State::Passing,
+        Api::OpenAiChat | Api::RequestOnly if is_upgrade(headers) => upgrade(step),
+        // Listing or deleting what a provider has stored costs no tokens. But whatever has a body may be read
+        // as a request by some upstream, which a method in lower case or an override header turns into a POST.
+        Api::OpenAiChat | Api::RequestOnly => match body {
+            Body::Ends if !method.eq_ignore_ascii_case("POST") => State::Passing,
+            Body::Ends | Body::Goes => metered(api, path, headers, body, step),
+        },
     }
 }
 

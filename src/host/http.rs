@@ -94,8 +94,10 @@ const fn action(flow: Flow) -> Action {
 fn end() -> End {
     match calls::property(CODE_DETAILS) {
         Ok(Some(details)) if details == b"via_upstream" => End::Complete,
-        Ok(Some(details)) if details.starts_with(b"downstream_") => End::Client,
-        Ok(Some(details)) if !details.is_empty() => End::Upstream,
+        Ok(Some(details)) if details.starts_with(b"upstream_") || details == b"response_timeout" => {
+            End::Upstream
+        }
+        // Whatever else breaks a stream is the client's doing, or must not be worth doing.
         Ok(_) | Err(_) => End::Client,
     }
 }

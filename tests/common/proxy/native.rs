@@ -320,7 +320,9 @@ impl NativeStream {
         self.worker.watched.borrow_mut().remove(&self.number);
         let end = match self.wire.borrow().details.as_deref() {
             Some("via_upstream") => End::Complete,
-            Some(details) if !details.starts_with("downstream_") => End::Upstream,
+            Some(details) if details.starts_with("upstream_") || details == "response_timeout" => {
+                End::Upstream
+            }
             Some(_) | None => End::Client,
         };
         self.on(Input::Ended(end));

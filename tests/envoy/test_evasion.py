@@ -199,25 +199,6 @@ def test_an_answer_that_begins_before_the_decision_is_still_followed(upstream_en
     assert envoy.settled(tenant)["spent"] == 600
 
 
-def test_what_is_held_back_of_an_unfinished_event_is_not_lost_before_trailers(upstream_envoy, tenant):
-    def answer(wire, read_body):
-        read_body()
-        wire.sendall(EVENT_STREAM.replace(b"chunked", b"chunked\r\ntrailer: x-end"))
-        wire.sendall(in_chunks(WORDS, DONE, b"event: bye\nid: 7\n") + b"0\r\nx-end: 1\r\n\r\n")
-
-    trailers = {"enable_trailers": True}
-    options = {"@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-               "explicit_http_config": {"http_protocol_options": trailers}}
-    name = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-    envoy = upstream_envoy(answer, policy=policy(tokens(LIMIT)), manager={"http_protocol_options": trailers},
-                           cluster={"typed_extension_protocol_options": {name: options}})
-    content = json.dumps(body(stream=True))
-    received = raw(envoy.port, (f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nx-tenant-id: {tenant}\r\nconnection: close\r\n"
-                                f"content-length: {len(content)}\r\n\r\n{content}").encode())
-    assert b"x-end: 1" in received
-    assert b"event: bye\nid: 7\n" in received
-
-
 @pytest.mark.parametrize("coding", ["Identity", ""])
 def test_a_coding_that_changes_nothing_is_no_coding(upstream_envoy, tenant, coding):
     def answer(wire, read_body):
