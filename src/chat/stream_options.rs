@@ -10,6 +10,7 @@ use super::{BodyError, Edit, UsageAsk};
 
 /// What the client says of usage in a stream, and what it takes to ask for it in its place.
 pub(super) fn usage(body: &[u8], options: Option<&str>) -> Result<(UsageAsk, Option<Edit>), BodyError> {
+    let options = options.filter(|options| is_spelt_exactly(body, options));
     let Some(options) = options else {
         let brace = body.iter().position(|byte| *byte == b'{');
         let at = brace.map(|brace| brace.saturating_add(1));
@@ -41,6 +42,14 @@ pub(super) fn usage(body: &[u8], options: Option<&str>) -> Result<(UsageAsk, Opt
         Include::Given(_) => Err(BodyError::WrongType { field: "stream_options.include_usage" }),
         Include::Twice => Err(BodyError::Duplicate { field: "stream_options.include_usage" }),
     }
+}
+
+/// Whether the key before a value is the one that every server knows. One that differs in case is read by some
+/// and ignored by most, so nothing asked under it can be relied on.
+fn is_spelt_exactly(body: &[u8], options: &str) -> bool {
+    let before = within(body, options).and_then(|place| body.get(..place.start)).unwrap_or_default();
+    let key = before.trim_ascii_end().strip_suffix(b":").unwrap_or_default().trim_ascii_end();
+    key.ends_with(b"\"stream_options\"")
 }
 
 /// Where a slice of the body stands in it.

@@ -19,12 +19,18 @@ pub struct Gate {
 /// Whether the host shows bodies while it holds their headers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Holding {
-    /// Not seen yet.
-    Unknown,
+    /// Not seen yet; so often a body came just after its headers were let go.
+    Unknown {
+        late: u8,
+    },
     Works,
     /// The body comes only once the headers are gone.
     Fails,
 }
+
+/// One body that comes just after its headers were let go may have been sent just then by a slow client. So
+/// many in a row, and none while its headers were held, are the host's doing.
+const LATE_BODIES: u8 = 3;
 
 /// Whether a request's headers are held while its body is read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -42,7 +48,7 @@ impl Gate {
         Self {
             limits: Limits::of(&config),
             memo: RefCell::new(TextMemo::new(memo_key)),
-            holding: Cell::new(Holding::Unknown),
+            holding: Cell::new(Holding::Unknown { late: 0 }),
             config,
         }
     }
@@ -50,15 +56,21 @@ impl Gate {
     pub(super) fn headers(&self) -> Headers {
         match (self.config.header_hold, self.holding.get()) {
             (HeaderHold::Hold, _) | (HeaderHold::Auto, Holding::Works) => Headers::Hold,
-            (HeaderHold::Auto, Holding::Unknown) => Headers::Try,
+            (HeaderHold::Auto, Holding::Unknown { late: _ }) => Headers::Try,
             (HeaderHold::None, _) | (HeaderHold::Auto, Holding::Fails) => Headers::LetGo,
         }
     }
 
-    pub(super) fn learn(&self, holding: Holding) {
-        // One body that came while its headers were held proves the host; a slow client proves nothing.
-        if self.holding.get() != Holding::Works {
-            self.holding.set(holding);
+    /// A body came while its headers were held, which proves the host once and for all.
+    pub(super) fn shows_bodies(&self) {
+        self.holding.set(Holding::Works);
+    }
+
+    /// A body came just after its headers were let go.
+    pub(super) fn showed_a_body_late(&self) {
+        if let Holding::Unknown { late } = self.holding.get() {
+            let late = late.saturating_add(1);
+            self.holding.set(if late < LATE_BODIES { Holding::Unknown { late } } else { Holding::Fails });
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use tollgate_budget::Span;
 
-use super::gate::{self, Holding};
+use super::gate;
 use super::record;
 use super::state::{Gathering, HeaderHold, Request, State};
 use super::{Body, Effect, Step, admit};
@@ -130,11 +130,11 @@ impl Gathering {
     pub(super) fn request_body(mut self, waiting: usize, body: Body, step: &mut Step<'_>) -> State {
         match self.headers {
             HeaderHold::Held { how: gate::Headers::Try, since } if waiting > 0 => {
-                step.gate.learn(Holding::Works);
+                step.gate.shows_bodies();
                 self.headers = HeaderHold::Held { how: gate::Headers::Hold, since };
             }
             HeaderHold::JustReleased if waiting > 0 => {
-                step.gate.learn(Holding::Fails);
+                step.gate.showed_a_body_late();
                 self.headers = HeaderHold::Released;
             }
             HeaderHold::Held { .. } | HeaderHold::JustReleased | HeaderHold::Released => {}

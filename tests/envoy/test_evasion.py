@@ -11,7 +11,7 @@ import h2.connection
 import h2.errors
 import pytest
 
-from client import CHAT, body, raw
+from client import CHAT, body, chat, raw
 from gateway import eventually, policy, requests, tokens
 
 LIMIT = 100_000
@@ -116,6 +116,16 @@ def test_a_path_that_some_upstream_reads_as_chat_completions_is_metered(envoys, 
         assert envoy.budget(tenant)["tenant-requests"]["spent"] == 1
 
 
+def test_stream_options_in_another_case_do_not_keep_usage_from_being_asked_for(envoy, stub, tenant):
+    """Most servers tell the cases apart and ignore a field that they do not know: they would report nothing."""
+    sent = {**body(stream=True), "Stream_Options": {"include_usage": False}}
+    answer = chat(envoy.url, tenant, sent, prompt_tokens=400, completion_tokens=200)
+    if answer.status_code == 200:
+        received, = stub.received(x_tenant_id=tenant)
+        assert json.loads(received.body).get("stream_options") == {"include_usage": True}
+        assert envoy.settled(tenant)["spent"] == 600
+
+
 # --- upstreams that speak as no library does
 
 
@@ -212,3 +222,26 @@ def test_a_coding_that_changes_nothing_is_no_coding(upstream_envoy, tenant, codi
                                 f"content-length: {len(content)}\r\n\r\n{content}").encode())
     assert b'"usage"' not in received, "the chunk that only the filter asked for"
     assert envoy.settled(tenant)["spent"] == 600
+
+
+# --- what one client can do to others
+
+
+def test_one_slow_client_does_not_teach_a_worker_that_its_host_cannot_hold_headers(envoys, stub, tenant):
+    """A body that comes just after its headers were let go proves nothing: it may have been sent just then."""
+    envoy = envoys(policy(tokens(LIMIT)), fresh=True, concurrency=1)
+    content = json.dumps(body(stream=True))
+    head = (f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nx-tenant-id: {tenant}\r\nconnection: close\r\n"
+            f"content-length: {len(content)}\r\n\r\n")
+
+    def released():
+        return any(name.endswith("headers_released_total") for name, _ in envoy.metrics())
+
+    with socket.create_connection(("127.0.0.1", envoy.port), timeout=10) as wire:
+        wire.sendall(head.encode())
+        assert eventually(released, 10), "the headers are let go after 2 s"
+        wire.sendall(content.encode())
+        assert wire.recv(65536).startswith(b"HTTP/1.1 200 OK")
+    assert chat(envoy.url, tenant + "-next", body(stream=True)).status_code == 200
+    received, = stub.received(x_tenant_id=tenant + "-next")
+    assert b"include_usage" in received.body, "this host holds headers, and the body can be rewritten"
