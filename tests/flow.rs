@@ -29,7 +29,8 @@ fn a_stream_that_ends_before_the_store_answers_gives_back_what_may_have_been_tak
     let mut exchange = Exchange::new(gate, HoldId::from_bits(7));
     let now = Timestamp::from_millis(START_MS);
     let ask = Ask::new(100);
-    let head: Vec<_> = ask.head().iter().map(|(name, value)| (name.to_owned(), value.to_vec())).collect();
+    let head = ask.head();
+    let head: Vec<_> = head.iter().map(|(name, value)| (name.as_bytes(), value)).collect();
     let _asked = exchange.on(Input::RequestHeaders { headers: &head, body: Body::Goes }, now);
     let _asked = exchange.on(Input::RequestBody { waiting: ask.body.len(), body: Body::Ends }, now);
     let asked = exchange.on(Input::Body(Some(ask.body)), now);

@@ -26,9 +26,8 @@ impl Clock {
         now
     }
 
-    /// When the time was last read, at most a tick ago. Good enough to see that half a lease is over, and
-    /// costs no call for every chunk of every stream. Never for a ledger, which would take it for a clock
-    /// that stepped back.
+    /// When the time was last read, for callbacks in which the moment decides nothing. Never for a ledger,
+    /// which would take it for a clock that stepped back.
     pub(super) fn recently(&self) -> Timestamp {
         self.last.get()
     }

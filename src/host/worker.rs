@@ -189,10 +189,10 @@ fn rewrite_request(replaced: usize, with: &[u8]) -> Result<(), HostError> {
 /// Whether the moment decides anything.
 const fn is_timed(input: &Input<'_>) -> bool {
     match input {
-        Input::RequestBody { waiting: _, body: Body::Goes }
-        | Input::ResponseHeaders { .. }
-        | Input::ResponseBody { .. } => false,
-        Input::RequestHeaders { .. }
+        Input::RequestBody { waiting: _, body: Body::Goes } | Input::ResponseHeaders { .. } => false,
+        // A chunk keeps the lease of its stream, also where the timer is late.
+        Input::ResponseBody { .. }
+        | Input::RequestHeaders { .. }
         | Input::RequestBody { waiting: _, body: Body::Ends }
         | Input::RequestTrailers
         | Input::Body(_)
