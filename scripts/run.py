@@ -43,6 +43,8 @@ class Failed(Exception):
 def main():
     options = arguments()
     children = []
+    # Python leaves SIGINT alone where a shell started us in the background with it ignored.
+    signal.signal(signal.SIGINT, interrupted)
     signal.signal(signal.SIGTERM, interrupted)
     try:
         start(options, children)
