@@ -35,23 +35,26 @@ impl Limits {
         payer: &Payer<'_>,
         counts: impl Fn(&LimitRule) -> bool,
     ) -> Vec<Account> {
-        let rules = config.limits.iter().zip(&self.overflows).enumerate();
-        rules
-            .filter(|(_, (rule, _))| counts(rule) && config.applies(rule, &payer.target))
-            .map(|(index, (rule, overflow))| account(config, payer, index, rule, *overflow))
-            .collect()
+        self.of_rules(config, payer, |rule| counts(rule) && config.applies(rule, &payer.target))
     }
-}
 
-// The accounts a subject may ask for: those of every limit that its tier is under, whatever the request.
-impl Limits {
+    /// The accounts that a subject may ask for: those of every limit its tier is under, whatever the request.
     pub fn own(&self, config: &FilterConfig, subject: &Subject, tier: Tier) -> Vec<Account> {
         let path = RequestPath::new("");
         let payer = Payer { subject, tier, target: config.target(&path, Api::OpenAiChat, "", tier) };
+        self.of_rules(config, &payer, |rule| !rule.depends_on_model() && config.is_under(rule, tier))
+    }
+
+    fn of_rules(
+        &self,
+        config: &FilterConfig,
+        payer: &Payer<'_>,
+        wanted: impl Fn(&LimitRule) -> bool,
+    ) -> Vec<Account> {
         let rules = config.limits.iter().zip(&self.overflows).enumerate();
         rules
-            .filter(|(_, (rule, _))| !rule.depends_on_model() && config.is_under(rule, tier))
-            .map(|(index, (rule, overflow))| account(config, &payer, index, rule, *overflow))
+            .filter(|(_, (rule, _))| wanted(rule))
+            .map(|(index, (rule, overflow))| account(config, payer, index, rule, *overflow))
             .collect()
     }
 }

@@ -115,12 +115,11 @@ impl Worker {
                 let outcome = settled.map_or(SettledAs::Lost, |settled| settled.outcome.into());
                 return Some(Input::Settled(outcome));
             }
-            // What a chunk brings about is the only thing that needs the time of the chunk.
             Effect::Grow { id, by } => {
-                warn_if(self.store.grow(id, &by, self.clock.now()).is_err(), "growing a hold");
+                warn_if(self.store.grow(id, &by, now).is_err(), "growing a hold");
             }
             Effect::Renew { id, places, lease } => {
-                warn_if(self.store.renew(id, &places, lease, self.clock.now()).is_err(), "renewing a lease");
+                warn_if(self.store.renew(id, &places, lease, now).is_err(), "renewing a lease");
             }
             Effect::Reply(reply) => warn_if(
                 calls::send_local_response(reply.status, reply.details, &reply.headers, &reply.body).is_err(),
