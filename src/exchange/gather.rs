@@ -30,7 +30,7 @@ pub(super) fn request_headers(headers: &Headers<'_>, body: Body, step: &mut Step
     let Some(api) = step.gate.config.route(&path) else { return State::Passing };
     match api {
         Api::Free => State::Passing,
-        Api::OpenAiChat | Api::RequestOnly if is_upgrade(headers) => upgrade(step),
+        Api::OpenAiChat | Api::RequestOnly if is_upgrade(headers) => upgrade(method, step),
         // Listing or deleting what a provider has stored costs no tokens. But whatever has a body may be read
         // as a request by some upstream, which a method in lower case or an override header turns into a POST.
         Api::OpenAiChat | Api::RequestOnly => match body {
@@ -40,10 +40,12 @@ pub(super) fn request_headers(headers: &Headers<'_>, body: Body, step: &mut Step
     }
 }
 
-fn upgrade(step: &mut Step<'_>) -> State {
-    match step.gate.config.upgrades {
-        Upgrades::Pass => State::Passing,
-        Upgrades::Refuse => step.refuse_body(
+/// An upgrade has no body that ends, so it cannot be metered. A POST that asks for one may be answered as the
+/// request that it also is, so the policy's leave is not for it.
+fn upgrade(method: &str, step: &mut Step<'_>) -> State {
+    match (step.gate.config.upgrades, method) {
+        (Upgrades::Pass, "GET" | "CONNECT") => State::Passing,
+        (Upgrades::Pass | Upgrades::Refuse, _) => step.refuse_body(
             BodyReason::Upgrade,
             "Upgrades (WebSocket and others) are not served on this path.".to_owned(),
         ),

@@ -173,6 +173,9 @@ fn upgrades_on_a_metered_path_are_refused_unless_the_policy_passes_them() {
         let seen = passing.open(0, &ask.head(), false).seen();
         assert_eq!(seen.upstream.headers, Some(ask.head()));
     }
+    // Some upstream may answer the request that it also is.
+    let both = Ask::new(100).header("upgrade", "websocket").header("connection", "upgrade");
+    expect(&passing.open(0, &both.head(), false).seen(), 400, "upgrade");
 }
 
 #[test]
