@@ -105,7 +105,9 @@ fn amount(config: &FilterConfig, limit: &LimitRule, tier: Tier) -> String {
     let count = grouped(limit.unit.whole_floor(amount));
     let unit = unit(limit.unit);
     match limit.window {
-        Window::Sliding(span) => format!("{count} {unit} in any {span} (sliding) {per}"),
+        Window::Sliding(span) => format!(
+            "{count} {unit} per {span} (sliding, weighted: up to nearly twice that around a turn) {per}"
+        ),
         Window::Fixed(span) => {
             format!("{count} {unit} in each {span} (fixed: up to twice that around a turn) {per}")
         }

@@ -180,7 +180,7 @@ fn the_summary_says_what_matters() {
     for line in [
         "  tenant: header x-tenant-id (removed before the upstream), bearer token (hashed), header x-api-key (hashed), else \"anonymous\"",
         "  project: header x-project-id, else the request gets 401",
-        "  tier free: 50,000 tokens in any 1m (sliding) for each tenant",
+        "  tier free: 50,000 tokens per 1m (sliding, weighted: up to nearly twice that around a turn) for each tenant",
         "  A tier that is none of these counts as free.",
         "Limit project-input (shadow: counted and reported, never refused):",
         "  90,000 raw tokens every 1m, saved up to 90,000 (bucket) for all callers together",
