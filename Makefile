@@ -55,7 +55,7 @@ check: toolchain ## formatting, lints for both targets, and cargo-deny where it 
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --target wasm32-wasip1 -- -D warnings
-	@if command -v cargo-deny >/dev/null; then cargo deny --offline check bans licenses sources; \
+	@if command -v cargo-deny >/dev/null; then cargo deny --offline --workspace check bans licenses sources; \
 		else echo 'cargo-deny is not installed: dependencies were not checked against deny.toml'; fi
 
 test-unit: toolchain ## the Rust tests that need no compiled module

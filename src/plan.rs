@@ -134,7 +134,7 @@ impl Account {
 
 /// Where counting a prompt may stop: beyond it some limit can never grant the request, whatever is left
 /// in it. Limits in shadow mode refuse nothing, so they stop nothing.
-pub fn ceiling(accounts: &[Account], output: Tokens) -> Option<(Tokens, &Account)> {
+pub fn ceiling(accounts: &[Account], output: Tokens) -> Option<Tokens> {
     let room = |account: &Account| {
         let most = Tokens::new(account.unit.whole_floor(account.largest.min(account.limit.capacity())));
         match account.unit {
@@ -143,11 +143,7 @@ pub fn ceiling(accounts: &[Account], output: Tokens) -> Option<(Tokens, &Account
             Unit::OutputTokens | Unit::Requests => None,
         }
     };
-    accounts
-        .iter()
-        .filter(|account| account.mode == Mode::Enforce)
-        .filter_map(|account| room(account).map(|tokens| (tokens, account)))
-        .min_by_key(|(tokens, _)| *tokens)
+    accounts.iter().filter(|account| account.mode == Mode::Enforce).filter_map(room).min()
 }
 
 /// What one request takes, or took, by the kinds that limits count.

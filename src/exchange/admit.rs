@@ -1,10 +1,10 @@
 //! From a whole body to a decision, and from the decision to the upstream or to a refusal.
 
-use tollgate_budget::{Amount, Decision, Grant, Quota, Reason, Refusal, Span, Standing, Tokens, Unit};
+use tollgate_budget::{Decision, Grant, Refusal, Standing, Tokens, Unit};
 
 use super::answer::bytes_of;
 use super::record;
-use super::state::{Answer, Asking, Gathering, HeaderHold, Open, Request, Rewrite, State};
+use super::state::{Answer, Asking, Gathering, HeaderHold, Open, Refusing, Request, Rewrite, State};
 use super::{Effect, Step};
 use crate::chat::{self, BodyError, Chat, Delivery, Dialect, UsageAsk, rewrite};
 use crate::config::{LimitRule, Unreadable, UsageOption};
@@ -84,17 +84,17 @@ impl Gathering {
             &chat,
             rule,
             &config.hold,
-            ceiling.map(|(tokens, _)| tokens),
+            ceiling,
             step.gate.memo.borrow_mut().within(self.request.subject.scope()),
         );
-        match (estimate, ceiling) {
-            (Ok(estimate), _) => {
+        match estimate {
+            Ok(estimate) => {
                 let rewrite = self.rewrite(bytes, &chat, step);
                 Asking { plan, estimate, model: Some(model), rewrite }.ask(step)
             }
-            (Err(over), Some((_, account))) => never(account, over, output, step),
-            // Without a ceiling nothing is over it.
-            (Err(_), None) => self.unreadable(step),
+            Err(OverCeiling { more_than }) => {
+                Refusing { plan, more_than: Toll { input: more_than, output } }.ask(step)
+            }
         }
     }
 
@@ -207,30 +207,43 @@ fn announcement(
     limits::headers(&step.gate.config.response.headers, &standings)
 }
 
+impl Refusing {
+    /// Asks with the least that it can cost, which is too much for the account that set the ceiling.
+    fn ask(self, step: &mut Step<'_>) -> State {
+        let input = self.more_than.input.saturating_add(Tokens::new(1));
+        let least = Toll { input, output: self.more_than.output };
+        step.effects.push(Effect::Check(self.plan.reservation(least, &step.gate.config.hold)));
+        State::Refusing(self)
+    }
+
+    pub(super) fn checked(self, answer: Result<Decision, StoreError>, step: &mut Step<'_>) -> State {
+        match answer {
+            Ok(Decision::Refused(refusal)) => {
+                let Some(account) = self.plan.accounts.get(refusal.charge) else {
+                    return step.unavailable(StoreErrorKind::Unreadable);
+                };
+                let cost = account.unit.whole_ceil(self.more_than.of(account.unit));
+                let requested = match account.unit {
+                    Unit::Tokens | Unit::RawTokens | Unit::InputTokens => Requested::MoreThan(cost),
+                    Unit::OutputTokens | Unit::Requests => Requested::Exactly(cost),
+                };
+                step.refuse(account, refusal.reason, refusal.standing, requested)
+            }
+            // A store that takes what its own limit can never grant is not to be believed.
+            Ok(Decision::Granted(_) | Decision::AlreadySettled) => {
+                step.unavailable(StoreErrorKind::Unreadable)
+            }
+            Err(error) => step.unavailable(kind(&error)),
+        }
+    }
+}
+
 fn refuse(accounts: &[Account], refusal: &Refusal, toll: Toll, step: &mut Step<'_>) -> State {
     let Some(account) = accounts.get(refusal.charge) else {
         return step.unavailable(StoreErrorKind::Unreadable);
     };
     let requested = Requested::Exactly(account.unit.whole_ceil(toll.of(account.unit)));
     step.refuse(account, refusal.reason, refusal.standing, requested)
-}
-
-/// No amount of waiting makes the prompt fit; how much too large it is was not worth counting. Into a
-/// suspended account nothing fits, which is not the prompt's fault.
-fn never(account: &Account, over: OverCeiling, output: Tokens, step: &mut Step<'_>) -> State {
-    let empty = Standing {
-        capacity: account.limit.capacity(),
-        held: Amount::ZERO,
-        spent: Amount::ZERO,
-        reset: Span::ZERO,
-    };
-    let reason = match account.limit.quota {
-        Quota::Suspended => Reason::Suspended,
-        Quota::Of(_) => Reason::Never { largest: account.largest.min(account.limit.capacity()) },
-    };
-    let toll = Toll { input: over.more_than, output };
-    let requested = Requested::MoreThan(account.unit.whole_ceil(toll.of(account.unit)));
-    step.refuse(account, reason, empty, requested)
 }
 
 fn kind(error: &StoreError) -> StoreErrorKind {

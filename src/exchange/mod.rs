@@ -182,7 +182,7 @@ impl Exchange {
                 HeaderHold::Held { .. } => Flow::Pause,
                 HeaderHold::JustReleased | HeaderHold::Released => Flow::Continue,
             },
-            State::Asking(_) | State::Looking(_) | State::Replied => Flow::Pause,
+            State::Asking(_) | State::Refusing(_) | State::Looking(_) | State::Replied => Flow::Pause,
             State::Fresh | State::Passing | State::Open(_) | State::Ended => Flow::Continue,
         }
     }
@@ -191,7 +191,11 @@ impl Exchange {
     pub fn body_flow(&self) -> Flow {
         match &self.state {
             // While the decision is open nothing may pass: a body that goes on takes its headers with it.
-            State::Gathering(_) | State::Asking(_) | State::Looking(_) | State::Replied => Flow::Pause,
+            State::Gathering(_)
+            | State::Asking(_)
+            | State::Refusing(_)
+            | State::Looking(_)
+            | State::Replied => Flow::Pause,
             State::Fresh | State::Passing | State::Open(_) | State::Ended => Flow::Continue,
         }
     }
@@ -203,6 +207,7 @@ impl Exchange {
             State::Fresh
             | State::Passing
             | State::Asking(_)
+            | State::Refusing(_)
             | State::Looking(_)
             | State::Replied
             | State::Ended => false,
@@ -235,6 +240,7 @@ fn transition(state: State, input: Input<'_>, step: &mut Step<'_>) -> State {
         (State::Gathering(gathering), Input::Tick) => gathering.tick(step),
 
         (State::Asking(asking), Input::Decided(answer)) => asking.decided(answer, step),
+        (State::Refusing(refusing), Input::Checked(answer)) => refusing.checked(answer, step),
         (State::Looking(accounts), Input::Standings(standings)) => step.tell(&accounts, &standings),
 
         (State::Open(mut open), input) => match input {
@@ -269,7 +275,12 @@ fn transition(state: State, input: Input<'_>, step: &mut Step<'_>) -> State {
 
         // Nothing was taken, so nothing is owed.
         (
-            State::Fresh | State::Passing | State::Gathering(_) | State::Looking(_) | State::Replied,
+            State::Fresh
+            | State::Passing
+            | State::Gathering(_)
+            | State::Refusing(_)
+            | State::Looking(_)
+            | State::Replied,
             Input::Ended(_),
         ) => {
             step.close_record();

@@ -6,7 +6,7 @@ use super::gate::Headers;
 use crate::config::{Api, RequestPath, Tier};
 use crate::estimate::Estimate;
 use crate::identity::Subject;
-use crate::plan::{Account, Granted, Plan};
+use crate::plan::{Account, Granted, Plan, Toll};
 use crate::usage::{HideUsage, UsageMeter};
 
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(super) enum State {
     Gathering(Gathering),
     /// The store was asked for the hold.
     Asking(Box<Asking>),
+    /// The prompt can never fit; the store was asked how the account stands that says so.
+    Refusing(Refusing),
     /// The store was asked how the caller's own accounts stand.
     Looking(Vec<Account>),
     /// The request went upstream; its real cost is owed to the accounts.
@@ -66,6 +68,13 @@ pub(super) struct Asking {
     /// Names the rule of the policy's models; none on a route that is charged by the request.
     pub(super) model: Option<usize>,
     pub(super) rewrite: Rewrite,
+}
+
+#[derive(Debug)]
+pub(super) struct Refusing {
+    pub(super) plan: Plan,
+    /// Counting stopped here: the request costs more.
+    pub(super) more_than: Toll,
 }
 
 /// What becomes of the body when the request is let through.

@@ -102,6 +102,20 @@ fn a_request_that_never_fits_is_told_so_without_an_invitation() {
 }
 
 #[test]
+fn what_never_fits_is_told_how_the_account_really_stands() {
+    let proxy = launch(&tokens(1000));
+    answer(&Ask::new(500).send(&proxy), 300, 400);
+    let seen = refused(&proxy, &Ask::new(5000), 413, "tollgate_never_fits");
+    let facts = seen.json()["tollgate"].clone();
+    assert_eq!(
+        (&facts["used"], &facts["amount"], &facts["requested"]),
+        (&json!(700), &json!(1000), &json!(5000))
+    );
+    assert_eq!(seen.number("x-ratelimit-remaining-tokens"), 300);
+    assert_eq!(account(&proxy, "tokens"), spent(700));
+}
+
+#[test]
 fn a_prompt_beyond_the_budget_is_not_counted_to_its_end() {
     let proxy = launch(&tokens(1000));
     let text = "word ".repeat(20_000);
