@@ -262,6 +262,7 @@ fn reason(error: BodyError) -> BodyReason {
         BodyError::NotJson { .. } | BodyError::NotUtf8 { .. } | BodyError::TooDeep => BodyReason::NotJson,
         BodyError::NotAnObject
         | BodyError::TooManyParts
+        | BodyError::Batch
         | BodyError::WrongType { .. }
         | BodyError::Duplicate { .. } => BodyReason::Nonsense,
     }
