@@ -43,6 +43,14 @@ pub enum Dialect {
 }
 
 impl Dialect {
+    pub const ALL: [Self; 5] = [
+        Self::OpenAiChat,
+        Self::OpenAiCompletions,
+        Self::OpenAiEmbeddings,
+        Self::OpenAiResponses,
+        Self::AnthropicMessages,
+    ];
+
     /// `None` where the body is not read.
     pub const fn of(api: Api) -> Option<Self> {
         match api {
