@@ -82,6 +82,10 @@ fn the_known_paths_are_metered_by_default_whatever_stands_before_them() {
             "/v1/projects/p/locations/l/publishers/anthropic/models/claude@1:rawPredict",
             Some(Api::AnthropicMessages),
         ),
+        (
+            "/v1/projects/p/locations/l/publishers/anthropic/models/count-tokens:rawPredict",
+            Some(Api::RequestOnly),
+        ),
         ("/v1/threads/thread_1/messages", None),
         ("/v1/models", None),
     ] {

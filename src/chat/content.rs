@@ -120,6 +120,17 @@ enum Strings {
 }
 
 impl Part {
+    /// What a provider adds to the parts of an answer and takes back as it was. Elsewhere the same names may
+    /// hold text: some servers put every member of a document into the prompt.
+    fn is_kept_from_the_model(self, key: &str) -> bool {
+        self.is_content()
+            && matches!(key, "annotations" | "citations" | "logprobs" | "signature" | "tool_use_id")
+    }
+
+    const fn is_content(self) -> bool {
+        matches!(self.strings, Strings::Text)
+    }
+
     /// Whatever a field holds.
     pub(super) const ANY: Self = Self::within(DEPTH);
 
@@ -155,10 +166,9 @@ impl<'a> Shape<'a> for Part {
         while let Some(key) = next_key(&mut fields)? {
             match &*key {
                 "type" => class = text_of(raw(&mut fields)?),
-                // What a provider adds to an answer and takes back as it was: no model reads it.
-                "annotations" | "citations" | "logprobs" | "signature" => skip(&mut fields)?,
-                "id" | "tool_use_id" | "cache_control" => skip(&mut fields)?,
-                "encrypted_content" => draft.sealed(raw(&mut fields)?),
+                "id" | "cache_control" => skip(&mut fields)?,
+                _ if self.is_kept_from_the_model(&key) => skip(&mut fields)?,
+                "encrypted_content" if self.is_content() => draft.sealed(raw(&mut fields)?),
                 // An earlier call, by which a model reads the names of what it gave as well.
                 "input" => {
                     let outcome = draft.push(Piece::Call);

@@ -232,6 +232,16 @@ mod tests {
     }
 
     #[test]
+    fn what_a_provider_adds_to_its_parts_is_passed_over_there_and_nowhere_else() {
+        let hidden = r#"{"signature":"s","citations":["c"],"logprobs":{"t":"l"},"encrypted_content":"AAAA"}"#;
+        let chat = with(&format!(r#""messages":[{{"content":[{hidden}]}}]"#));
+        let chat = parse(chat.as_bytes()).unwrap();
+        assert_eq!((chat.pieces, chat.given_tokens), (vec![], 2));
+        let documents = with(&format!(r#""documents":[{hidden}]"#));
+        assert_eq!(parse(documents.as_bytes()).unwrap().pieces, ["s", "c", "l", "AAAA"].map(text));
+    }
+
+    #[test]
     fn a_data_url_is_text_wherever_a_model_reads_text() {
         for content in
             [r#""data:image/png;base64,AAAA""#, r#"[{"type":"text","text":"data:image/png;base64,AAAA"}]"#]

@@ -91,9 +91,10 @@ pub(super) struct Stored {
 impl<'a> Shape<'a> for Stored {
     const FIELD: &'static str = "previous_response_id";
 
-    fn text(self, draft: &mut Draft<'a>, _id: Cow<'a, str>) -> Result<(), BodyError> {
+    /// An id costs little, and what is none costs what it is.
+    fn text(self, draft: &mut Draft<'a>, id: Cow<'a, str>) -> Result<(), BodyError> {
         draft.context = Context::Continued;
-        Ok(())
+        draft.text(id)
     }
 
     fn map<A: MapAccess<'a>>(self, draft: &mut Draft<'a>, fields: A) -> Result<(), A::Error> {

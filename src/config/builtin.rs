@@ -26,6 +26,7 @@ const ROUTES: &[(&str, Api)] = &[
     ("/v1/messages/batches", Api::AnthropicMessages),
     ("/v1/messages/count_tokens", Api::RequestOnly),
     // Vertex AI: the model, a colon and the way to ask.
+    ("/publishers/anthropic/models/count-tokens:rawPredict", Api::RequestOnly),
     ("/publishers/anthropic/models/*", Api::AnthropicMessages),
 ];
 

@@ -210,6 +210,60 @@ mod tests {
     }
 
     #[test]
+    fn each_api_is_framed_as_its_models_read_it() {
+        for (dialect, body, framing, text) in [
+            (Dialect::OpenAiCompletions, r#"{"prompt":"user"}"#, 0, 1),
+            (Dialect::OpenAiCompletions, r#"{"prompt":["user",[7,8,9]]}"#, 3, 1),
+            (Dialect::OpenAiCompletions, r#"{"prompt":["user","user","user"],"suffix":"user"}"#, 0, 6),
+            (Dialect::OpenAiEmbeddings, r#"{"input":["user",[7]]}"#, 1, 1),
+            (Dialect::OpenAiResponses, r#"{"input":"user"}"#, 6, 2),
+            (Dialect::OpenAiResponses, r#"{"input":"user","instructions":"user"}"#, 9, 4),
+            (Dialect::OpenAiResponses, r#"{"input":"user","previous_response_id":"user"}"#, 2006, 3),
+            (Dialect::OpenAiResponses, r#"{"input":[{"id":"a"},{"id":"b"}],"conversation":"user"}"#, 2009, 1),
+            (Dialect::OpenAiResponses, r#"{"input":[{"name":"user","arguments":"user"}]}"#, 9, 2),
+            (Dialect::OpenAiResponses, r#"{"input":[{"encrypted_content":"AAAAAA"}]}"#, 8, 0),
+            (Dialect::AnthropicMessages, r#"{"system":"user","messages":[{"content":"user"}]}"#, 9, 3),
+            (
+                Dialect::AnthropicMessages,
+                r#"{"messages":[{"content":[{"type":"tool_use","name":"user","input":{"user":"user"}}]}],"tools":[7]}"#,
+                21,
+                4,
+            ),
+            (
+                Dialect::AnthropicMessages,
+                r#"{"messages":[{"content":[{"type":"document","source":{"type":"url","url":"https://e"}}]}]}"#,
+                3006,
+                0,
+            ),
+        ] {
+            let chat = parse(dialect, body.as_bytes()).unwrap();
+            let found =
+                |ceiling| estimate(&chat, &model(O200K), &HOLD, ceiling, TextMemo::new([1; 16]).within(0));
+            let whole = found(None).unwrap();
+            assert_eq!(whole.prompt, Tokens::new(framing + text), "{body}");
+            assert_eq!(found(Some(whole.prompt)), Ok(whole), "{body}");
+            assert!(found(Some(Tokens::new(framing + text - 1))).is_err(), "{body}");
+        }
+    }
+
+    #[test]
+    fn embeddings_hold_no_output_and_a_batch_holds_for_each_of_its_prompts() {
+        for (dialect, body, output) in [
+            (Dialect::OpenAiEmbeddings, r#"{"input":["a","b"],"max_tokens":7}"#, 0),
+            (Dialect::OpenAiCompletions, r#"{"prompt":["a","b"],"max_tokens":7}"#, 14),
+            (Dialect::OpenAiCompletions, r#"{"prompt":["a","b"],"max_tokens":7,"n":3,"best_of":5}"#, 70),
+            (Dialect::OpenAiCompletions, r#"{"prompt":[[],[],[]]}"#, 3072),
+        ] {
+            let chat = parse(dialect, body.as_bytes()).unwrap();
+            assert_eq!(output_of(&chat), output, "{body}");
+        }
+    }
+
+    fn output_of(chat: &Chat<'_>) -> u64 {
+        output(chat, &model(O200K), &HOLD).count()
+    }
+
+    #[test]
     fn the_factor_is_for_text_and_rounded_up_once() {
         let like = Tokenizer::Like { vocabulary: Vocabulary::O200kBase, factor_milli: 1100 };
         let one = r#"{"messages":[{"role":"user"}]}"#;

@@ -12,7 +12,7 @@ use crate::identity::{Headers, header};
 use crate::metrics::{Metric, TokenKind};
 use crate::plan::Toll;
 use crate::reply::limits;
-use crate::usage::{Answered, Cost, Held, HideUsage, Passed, Report, UsageMeter, charge};
+use crate::usage::{Answered, Cost, Dialect, Held, HideUsage, Passed, Report, UsageMeter, charge};
 
 /// A stream that outgrows its hold is charged for this many tokens more at a time: seldom enough to cost
 /// nothing, often enough that the next request meets a fuller account.
@@ -49,8 +49,11 @@ impl Open {
         }
         let tokenizer = step.gate.config.model_rule(model).tokenizer;
         let coded = text(headers, "content-encoding").is_some_and(is_coded);
-        let meter =
-            if coded { UsageMeter::unreadable(tokenizer) } else { UsageMeter::new(tokenizer, self.hide) };
+        let meter = if coded {
+            UsageMeter::unreadable(tokenizer)
+        } else {
+            UsageMeter::new(Dialect::OpenAi, tokenizer, self.hide)
+        };
         Answer::Followed { meter: Box::new(meter), model }
     }
 
@@ -59,7 +62,7 @@ impl Open {
     fn follow_unannounced(&mut self, step: &Step<'_>) {
         if let (Answer::Awaited, Some(model)) = (&self.answer, self.model) {
             let tokenizer = step.gate.config.model_rule(model).tokenizer;
-            let meter = Box::new(UsageMeter::new(tokenizer, self.hide));
+            let meter = Box::new(UsageMeter::new(Dialect::OpenAi, tokenizer, self.hide));
             self.answer = Answer::Followed { meter, model };
         }
     }

@@ -80,8 +80,8 @@ fn each_api_is_counted_by_its_own_rules() {
         ),
         (
             "openai_responses",
-            r#"{"model": "gpt-4o", "input": "hello world", "previous_response_id": "resp_1", "max_output_tokens": 10}"#,
-            "prompt: 2,009 tokens, counted with o200k_base\noutput: 10 tokens held for 1 answer, the request's cap is 10\n",
+            r#"{"model": "gpt-4o", "input": "hello world", "previous_response_id": "hello", "max_output_tokens": 10}"#,
+            "prompt: 2,010 tokens, counted with o200k_base\noutput: 10 tokens held for 1 answer, the request's cap is 10\n",
         ),
         (
             "anthropic_messages",
