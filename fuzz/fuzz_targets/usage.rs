@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use tollgate::config::Tokenizer;
-use tollgate::usage::{Held, HideUsage, Passed, Reader, Report, UsageMeter, charge};
+use tollgate::usage::{Dialect, Held, HideUsage, Passed, Report, UsageMeter, charge};
 use tollgate_budget::Tokens;
 
 /// Behind the answer, so that any provider's answer is a seed as it is.
@@ -16,9 +16,9 @@ const HELD: Held = Held { prompt: Tokens::new(40), output: Tokens::new(400) };
 fuzz_target!(|data: &[u8]| {
     let Some((answer, [hide, cuts @ ..])) = data.split_last_chunk::<TAIL>() else { return };
     let hide = if hide % 2 == 0 { HideUsage::Hide } else { HideUsage::Keep };
-    for reader in Reader::ALL {
-        let (report, out) = read(reader, hide, std::iter::once(answer));
-        assert_eq!(read(reader, hide, pieces(answer, cuts)), (report, out.clone()));
+    for dialect in Dialect::ALL {
+        let (report, out) = read(dialect, hide, std::iter::once(answer));
+        assert_eq!(read(dialect, hide, pieces(answer, cuts)), (report, out.clone()));
         let mut rest = answer.iter();
         assert!(out.iter().all(|byte| rest.any(|other| other == byte)), "nothing is added or moved");
         if hide == HideUsage::Keep {
@@ -30,11 +30,11 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn read<'a>(
-    reader: Reader,
+    dialect: Dialect,
     hide: HideUsage,
     pieces: impl Iterator<Item = &'a [u8]>,
 ) -> (Report, Vec<u8>) {
-    let mut meter = UsageMeter::new(reader, TOKENIZER, hide);
+    let mut meter = UsageMeter::new(dialect, TOKENIZER, hide);
     let mut out = Vec::new();
     for piece in pieces {
         match meter.chunk(piece) {

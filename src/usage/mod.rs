@@ -26,7 +26,7 @@ pub use charge::{Cost, Held, Outcome, charge};
 pub use hide::{HideUsage, Passed};
 pub use report::{Answered, Ending, Finish, Reach, Report};
 
-use crate::config::Tokenizer;
+use crate::config::{Api, Tokenizer};
 use answer::Answer;
 use hide::Gate;
 use json::{Newline, Scanner};
@@ -46,6 +46,16 @@ pub enum Dialect {
 
 impl Dialect {
     pub const ALL: [Self; 3] = [Self::OpenAi, Self::Responses, Self::Anthropic];
+
+    /// `None` where the answer is not read.
+    pub const fn of(api: Api) -> Option<Self> {
+        match api {
+            Api::OpenAiChat | Api::OpenAiCompletions | Api::OpenAiEmbeddings => Some(Self::OpenAi),
+            Api::OpenAiResponses => Some(Self::Responses),
+            Api::AnthropicMessages => Some(Self::Anthropic),
+            Api::RequestOnly | Api::Free => None,
+        }
+    }
 }
 
 /// One answer, plain or streamed.

@@ -91,33 +91,42 @@ impl Place {
     /// Of a value under `key` in the object that stands here. No two APIs share a place whose keys they use
     /// differently.
     pub(super) fn member(self, key: &[u8]) -> Self {
-        match self {
-            Self::Argument => Self::Argument,
-            Self::Audio if key != b"transcript" => Self::Media,
-            Self::Media => Self::Media,
-            Self::Started | Self::Block | Self::Delta | Self::Root(Dialect::Anthropic) => {
-                anthropic::member(self, key)
-            }
-            Self::Usage(Source::Message | Source::Start) => anthropic::usage(key),
-            Self::Response | Self::Incomplete | Self::Item | Self::Root(Dialect::Responses) => {
-                responses::member(self, key)
-            }
-            Self::Usage(Source::Response) => responses::usage(key),
-            _ => openai::member(self, key),
+        if self == Self::Argument || self == Self::Media {
+            self
+        } else if matches!(self, Self::Started | Self::Block | Self::Delta | Self::Root(Dialect::Anthropic)) {
+            anthropic::member(self, key)
+        } else if matches!(self, Self::Usage(Source::Message | Source::Start)) {
+            anthropic::usage(key)
+        } else if matches!(
+            self,
+            Self::Response | Self::Incomplete | Self::Item | Self::Root(Dialect::Responses)
+        ) {
+            responses::member(self, key)
+        } else if self == Self::Usage(Source::Response) {
+            responses::usage(key)
+        } else {
+            openai::member(self, key)
         }
     }
 
     /// Of the values in the list that stands here.
     pub(super) fn element(self) -> Self {
-        match self {
-            Self::Root(_) => Self::Mark,
-            Self::Choices => Self::Choice,
-            Self::Content => Self::Part,
-            Self::ToolCalls => Self::ToolCall,
-            Self::Blocks => Self::Block,
-            Self::Items => Self::Item,
-            Self::Media | Self::Argument => self,
-            _ => Self::Ignored,
+        if matches!(self, Self::Root(_)) {
+            Self::Mark
+        } else if self == Self::Choices {
+            Self::Choice
+        } else if self == Self::Content {
+            Self::Part
+        } else if self == Self::ToolCalls {
+            Self::ToolCall
+        } else if self == Self::Blocks {
+            Self::Block
+        } else if self == Self::Items {
+            Self::Item
+        } else if self == Self::Media || self == Self::Argument {
+            self
+        } else {
+            Self::Ignored
         }
     }
 }

@@ -34,6 +34,7 @@ pub(super) fn member(place: Place, key: &[u8]) -> Place {
         (Place::ToolCall, b"function" | b"custom") => Place::Function,
         (Place::Function, b"name" | b"arguments" | b"input") => Place::Text,
         (Place::Audio, b"transcript") => Place::Text,
+        (Place::Audio, _) => Place::Media,
 
         (Place::XGroq, b"usage") => Place::Usage(Source::XGroq),
         (Place::Usage(_), b"prompt_tokens") => Place::Count(Field::Prompt),
