@@ -29,7 +29,7 @@ impl<'a> Shape<'a> for Messages {
 }
 
 #[derive(Clone, Copy)]
-struct Message;
+pub(super) struct Message;
 
 impl<'a> Shape<'a> for Message {
     const FIELD: &'static str = "messages[]";
@@ -67,7 +67,7 @@ impl<'a> Shape<'a> for Role {
 }
 
 #[derive(Clone, Copy)]
-struct Name;
+pub(super) struct Name;
 
 impl<'a> Shape<'a> for Name {
     const FIELD: &'static str = "name";
@@ -120,6 +120,14 @@ enum Strings {
 }
 
 impl Part {
+    /// Whatever a field holds.
+    pub(super) const ANY: Self = Self::within(DEPTH);
+
+    /// Whatever is found this deep.
+    pub(super) const fn within(left: u8) -> Self {
+        Self { left, strings: Strings::MaybeData }
+    }
+
     /// What a provider adds to the parts of an answer and takes back as it was. Elsewhere the same names may
     /// hold text: some servers put every member of a document into the prompt.
     fn is_kept_from_the_model(self, key: &str) -> bool {
@@ -129,14 +137,6 @@ impl Part {
 
     const fn is_content(self) -> bool {
         matches!(self.strings, Strings::Text)
-    }
-
-    /// Whatever a field holds.
-    pub(super) const ANY: Self = Self::within(DEPTH);
-
-    /// Whatever is found this deep.
-    pub(super) const fn within(left: u8) -> Self {
-        Self { left, strings: Strings::MaybeData }
     }
 }
 
@@ -200,7 +200,7 @@ impl<'a> Shape<'a> for Part {
 
 /// The calls that the model made in an earlier turn.
 #[derive(Clone, Copy)]
-struct Calls;
+pub(super) struct Calls;
 
 impl<'a> Shape<'a> for Calls {
     const FIELD: &'static str = "tool_calls";
@@ -212,7 +212,7 @@ impl<'a> Shape<'a> for Calls {
 
 /// One call: `{id, type, function: {name, arguments}}`, or the older `{name, arguments}`.
 #[derive(Clone, Copy)]
-struct Call;
+pub(super) struct Call;
 
 impl<'a> Shape<'a> for Call {
     const FIELD: &'static str = "tool_calls[]";
@@ -232,7 +232,7 @@ impl<'a> Shape<'a> for Call {
 }
 
 #[derive(Clone, Copy)]
-struct CallBody;
+pub(super) struct CallBody;
 
 impl<'a> Shape<'a> for CallBody {
     const FIELD: &'static str = "tool_calls[].function";

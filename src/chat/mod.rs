@@ -8,6 +8,7 @@ pub mod body;
 pub mod rewrite;
 
 mod anthropic;
+mod any;
 mod completions;
 mod content;
 mod embeddings;

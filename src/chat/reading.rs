@@ -191,6 +191,7 @@ impl<'a> Reading<'a> {
 
     fn finish(self, body: &'a [u8]) -> Result<Chat<'a>, BodyError> {
         let stream = flag(self.stream, "stream")?;
+        let background = flag(self.background, "background")?;
         let (usage, edit) = match self.dialect {
             Dialect::OpenAiChat | Dialect::OpenAiCompletions => usage(body, self.options)?,
             // They report usage by themselves; what does not belong to the body must not be added to it.
@@ -220,10 +221,7 @@ impl<'a> Reading<'a> {
             output_cap,
             choices,
             delivery: if stream { Delivery::Streamed } else { Delivery::Whole },
-            answering: match flag(self.background, "background")? {
-                true => Answering::Later,
-                false => Answering::Now,
-            },
+            answering: if background { Answering::Later } else { Answering::Now },
             usage,
             usage_edit: edit.filter(|_| stream),
         })

@@ -43,7 +43,7 @@ impl<'a> Shape<'a> for Items {
 
 /// A message, a call, the outcome of one, a piece of reasoning, or a reference to one of these.
 #[derive(Clone, Copy)]
-struct Item;
+pub(super) struct Item;
 
 impl<'a> Shape<'a> for Item {
     const FIELD: &'static str = "input[]";

@@ -10,6 +10,7 @@ use std::fmt::{self, Display};
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::any::AnyShape;
 use super::{BodyError, Context, MAX_PIECES, Piece};
 
 /// Characters of base64 that stand for one token: three bytes, where text has rather four.
@@ -113,8 +114,9 @@ pub(super) trait Shape<'a>: Copy {
 pub(super) fn each<'a, A: SeqAccess<'a>>(
     draft: &mut Draft<'a>,
     mut items: A,
-    shape: impl Shape<'a>,
+    shape: impl Into<AnyShape>,
 ) -> Result<(), A::Error> {
+    let shape = shape.into();
     while items.next_element_seed(Slot { draft, shape })?.is_some() {}
     Ok(())
 }
@@ -127,9 +129,9 @@ pub(super) fn next_key<'a, A: MapAccess<'a>>(fields: &mut A) -> Result<Option<Co
 pub(super) fn take<'a, A: MapAccess<'a>>(
     fields: &mut A,
     draft: &mut Draft<'a>,
-    shape: impl Shape<'a>,
+    shape: impl Into<AnyShape>,
 ) -> Result<(), A::Error> {
-    fields.next_value_seed(Slot { draft, shape })
+    fields.next_value_seed(Slot { draft, shape: shape.into() })
 }
 
 pub(super) fn raw<'a, A: MapAccess<'a>>(fields: &mut A) -> Result<&'a str, A::Error> {
@@ -151,12 +153,12 @@ pub(super) fn text_of(literal: &str) -> Option<Cow<'_, str>> {
 }
 
 /// One value on its way into a draft.
-struct Slot<'d, 'a, S> {
+struct Slot<'d, 'a> {
     draft: &'d mut Draft<'a>,
-    shape: S,
+    shape: AnyShape,
 }
 
-impl<'a, S: Shape<'a>> DeserializeSeed<'a> for Slot<'_, 'a, S> {
+impl<'a> DeserializeSeed<'a> for Slot<'_, 'a> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<(), D::Error> {
@@ -164,11 +166,11 @@ impl<'a, S: Shape<'a>> DeserializeSeed<'a> for Slot<'_, 'a, S> {
     }
 }
 
-impl<'a, S: Shape<'a>> Visitor<'a> for Slot<'_, 'a, S> {
+impl<'a> Visitor<'a> for Slot<'_, 'a> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(S::FIELD)
+        f.write_str("a value that the field takes")
     }
 
     fn visit_borrowed_str<E: de::Error>(self, text: &'a str) -> Result<(), E> {
