@@ -23,7 +23,7 @@ use tollgate_budget::{Decision, HoldId, Span, Standing, Timestamp};
 
 pub use gate::Gate;
 
-use crate::identity::Headers;
+use crate::identity::{Caller, Headers};
 use crate::local::{LocalCharge, LocalReservation, Place, Reserved, Spent, StoreError};
 use crate::metrics::{Metric, SettledAs};
 use crate::reply::Reply;
@@ -36,7 +36,7 @@ use step::Step;
 #[derive(Debug)]
 pub enum Input<'a> {
     RequestHeaders {
-        headers: &'a Headers<'a>,
+        caller: Caller<'a>,
         body: Body,
     },
     /// Bytes of the body wait at the host: all that came since we first kept it waiting.
@@ -227,9 +227,7 @@ impl Exchange {
 
 fn transition(state: State, input: Input<'_>, step: &mut Step<'_>) -> State {
     match (state, input) {
-        (State::Fresh, Input::RequestHeaders { headers, body }) => {
-            gather::request_headers(headers, body, step)
-        }
+        (State::Fresh, Input::RequestHeaders { caller, body }) => gather::request_headers(caller, body, step),
 
         (State::Gathering(gathering), Input::RequestBody { waiting, body }) => {
             gathering.request_body(waiting, body, step)
