@@ -321,7 +321,7 @@ words!(Unit {
 } later ["usd", "concurrency"]);
 words!(Mode { Enforce = "enforce", Shadow = "shadow" } later []);
 words!(HeaderHold { Auto = "auto", Hold = "hold", None = "none" } later []);
-words!(HeaderFamily { TokenLimit = "token_limit", OpenAi = "openai" } later ["anthropic", "ietf"]);
+words!(HeaderFamily { TokenLimit = "token_limit", OpenAi = "openai", Anthropic = "anthropic", Ietf = "ietf" } later []);
 words!(UsageOption { Inject = "inject", Leave = "leave" } later []);
 
 impl Read for TokenizerChoice {

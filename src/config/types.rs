@@ -233,6 +233,8 @@ pub struct ResponseRules {
 pub enum HeaderFamily {
     TokenLimit,
     OpenAi,
+    Anthropic,
+    Ietf,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

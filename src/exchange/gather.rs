@@ -11,6 +11,7 @@ use crate::config::{Api, RequestPath, TierStanding, Upgrades};
 use crate::identity::{self, Caller, Headers, header};
 use crate::metrics::{BodyReason, Metric};
 use crate::plan::Toll;
+use crate::reply::Shape;
 
 /// How long a host may hold headers without showing a byte of the body before we suspect that it cannot.
 /// No client is refused for it: the headers are let go, and the decision falls with the body.
@@ -26,9 +27,11 @@ pub(super) fn request_headers(caller: Caller<'_>, body: Body, step: &mut Step<'_
     let path = header(headers, ":path").unwrap_or_default();
     let path = RequestPath::new(&String::from_utf8_lossy(path));
     if method.eq_ignore_ascii_case("GET") && step.gate.config.is_budget_path(&path) {
+        *step.shape = Shape::spoken_by(headers);
         return look(caller, step);
     }
     let Some(api) = step.gate.config.route(&path) else { return State::Passing };
+    *step.shape = Shape::of(api, headers);
     match api {
         Api::Free => State::Passing,
         Api::OpenAiChat | Api::RequestOnly if is_upgrade(headers) => upgrade(method, step),

@@ -26,7 +26,7 @@ pub use gate::Gate;
 use crate::identity::{Caller, Headers};
 use crate::local::{LocalCharge, LocalReservation, Place, Reserved, Spent, StoreError};
 use crate::metrics::{Metric, SettledAs};
-use crate::reply::Reply;
+use crate::reply::{Reply, Shape};
 
 use record::Record;
 use state::{HeaderHold, State};
@@ -159,18 +159,19 @@ pub struct Exchange {
     gate: Rc<Gate>,
     id: HoldId,
     record: Record,
+    shape: Shape,
     state: State,
 }
 
 impl Exchange {
     /// `id`: unlike any other hold's.
     pub fn new(gate: Rc<Gate>, id: HoldId) -> Self {
-        Self { gate, id, record: Record::default(), state: State::Fresh }
+        Self { gate, id, record: Record::default(), shape: Shape::default(), state: State::Fresh }
     }
 
     pub fn on(&mut self, input: Input<'_>, now: Timestamp) -> Vec<Effect> {
         let state = std::mem::replace(&mut self.state, State::Ended);
-        let mut step = Step::new(&self.gate, self.id, &mut self.record, now);
+        let mut step = Step::new(&self.gate, self.id, &mut self.record, &mut self.shape, now);
         self.state = transition(state, input, &mut step);
         step.into_effects()
     }

@@ -295,6 +295,8 @@ fn rest(config: &FilterConfig, f: &mut Formatter<'_>) -> fmt::Result {
         .map(|family| match family {
             HeaderFamily::TokenLimit => "token_limit",
             HeaderFamily::OpenAi => "openai",
+            HeaderFamily::Anthropic => "anthropic",
+            HeaderFamily::Ietf => "ietf",
         })
         .collect();
     let families = if families.is_empty() { "none".to_owned() } else { families.join(", ") };
