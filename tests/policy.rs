@@ -7,7 +7,7 @@ use tollgate::config::{
     Absent, Api, FilterConfig, HeaderFamily, HeaderHold, Media, RequestPath, Target, Tokenizer, Unreadable,
     Upgrades, UsageOption, Vocabulary,
 };
-use tollgate::identity::{identify, key};
+use tollgate::identity::{Caller, identify, key};
 use tollgate_budget::{Amount, Limit, OnLeaseEnd, Quota, Span, Tokens, Window};
 
 fn policy(value: Value) -> FilterConfig {
@@ -192,7 +192,11 @@ fn amounts_are_in_account_units_and_zero_suspends() {
         {"name": "a", "per": ["tenant"], "unit": "tokens", "window": {"sliding": "60s"}, "amount": {"free": 0, "pro": 5}},
         {"name": "b", "per": ["tenant"], "unit": "requests", "window": {"bucket": "1s", "burst": 7}, "amount": 3},
     ]));
-    let tier = |value: &str| identify(&[(b"x-tier", value.as_bytes())], &config).unwrap().tier(&config);
+    let tier = |value: &str| {
+        identify(Caller { headers: &[(b"x-tier", value.as_bytes())], metadata: &[] }, &config)
+            .unwrap()
+            .tier(&config)
+    };
     let amount = |units| Amount::new(units).unwrap();
     let window = Window::Sliding(Span::from_secs(60));
     assert_eq!(config.limits[0].limit(tier("free")), Limit { window, quota: Quota::Suspended });
@@ -206,7 +210,7 @@ fn an_account_is_named_by_its_limit_its_subject_and_the_models_family() {
     let config = limits(json!([
         {"name": "a", "per": ["tenant", "model"], "unit": "tokens", "window": {"sliding": "60s"}, "amount": 9},
     ]));
-    let subject = identify(&[(b"x-tenant", b"acme")], &config).unwrap();
+    let subject = identify(Caller { headers: &[(b"x-tenant", b"acme")], metadata: &[] }, &config).unwrap();
     let key = |model| key(&config, &config.limits[0], &subject, config.family(model));
     assert_eq!(key("gpt-4o"), key("mine"));
     assert_ne!(key("gpt-4o"), key("other"));

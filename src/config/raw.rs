@@ -59,11 +59,11 @@ record! {
 }
 
 record! {
-    /// Where an attribute's value may come from: a header, or the bearer token.
+    /// Where an attribute's value may come from: a header, the bearer token, or the stream's metadata.
     Source, "a source" {
         /// Name of a request header.
         header: String,
-        /// sha256: the header's value is hashed at once.
+        /// sha256: the value of the header or of the metadata is hashed at once.
         form as "as": Form,
         /// Remove the header before the upstream sees it. Default: false.
         strip: bool,
@@ -71,8 +71,10 @@ record! {
         trusted: bool,
         /// sha256: the token of `authorization: Bearer`, hashed at once.
         bearer: Hashed,
+        /// Namespace and keys of what a filter in front has put into the dynamic metadata.
+        metadata: List<String>,
     }
-    later ["metadata"]
+    later []
 }
 
 record! {
@@ -322,7 +324,7 @@ words!(Unit {
 } later ["usd", "concurrency"]);
 words!(Mode { Enforce = "enforce", Shadow = "shadow" } later []);
 words!(HeaderHold { Auto = "auto", Hold = "hold", None = "none" } later []);
-words!(HeaderFamily { TokenLimit = "token_limit", OpenAi = "openai" } later ["anthropic", "ietf"]);
+words!(HeaderFamily { TokenLimit = "token_limit", OpenAi = "openai", Anthropic = "anthropic", Ietf = "ietf" } later []);
 words!(UsageOption { Inject = "inject", Leave = "leave" } later []);
 
 impl Read for TokenizerChoice {

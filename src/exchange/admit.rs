@@ -209,9 +209,11 @@ fn announcement(
     standings: &[Standing],
     step: &Step<'_>,
 ) -> Vec<(&'static str, String)> {
-    let standings: Vec<_> =
-        accounts.iter().zip(standings).map(|(account, standing)| (account.unit, *standing)).collect();
-    limits::headers(&step.gate.config.response.headers, &standings)
+    let config = &step.gate.config;
+    let told = accounts.iter().zip(standings);
+    let told: Vec<_> =
+        told.filter_map(|(account, standing)| Some((config.limits.get(account.rule)?, *standing))).collect();
+    limits::headers(&config.response.headers, &told, step.now)
 }
 
 impl Refusing {

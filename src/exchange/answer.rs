@@ -8,7 +8,6 @@ use super::state::{Answer, Open, State};
 use super::{Body, Effect, End, Origin, Step};
 use crate::chat::Answering;
 use crate::chat::body::is_coded;
-use crate::config::HeaderFamily;
 use crate::identity::{Headers, header};
 use crate::metrics::{Metric, SettledAs, TokenKind};
 use crate::plan::Toll;
@@ -79,13 +78,7 @@ impl Open {
     fn announce(&mut self, headers: &Headers<'_>, step: &mut Step<'_>) {
         let ours = std::mem::take(&mut self.announce);
         for family in &step.gate.config.response.headers {
-            let names: &[&'static str] = match family {
-                HeaderFamily::TokenLimit => &limits::TOKEN_LIMIT_NAMES,
-                HeaderFamily::OpenAi => &limits::OPENAI_NAMES,
-            };
-            let stale = names
-                .iter()
-                .copied()
+            let stale = limits::names(*family)
                 .filter(|name| !ours.iter().any(|(own, _)| own == name) && header(headers, name).is_some());
             step.effects.extend(stale.map(Effect::RemoveResponseHeader));
         }
