@@ -194,7 +194,7 @@ APIS = [
     ("/v1/completions", {"model": "gpt-4o-mini", "prompt": "Say hello.", "max_tokens": 100}),
     ("/v1/embeddings", {"model": "gpt-4o-mini", "input": ["one", "two"]}),
     ("/v1/responses", {"model": "gpt-4o-mini", "input": "Say hello.", "max_output_tokens": 100}),
-    ("/v1/messages", {**CHAT, "model": "claude-sonnet-4-5"}),
+    ("/v1/messages", {**CHAT, "model": "claude-stub"}),
 ]
 
 HOSTILE = [

@@ -6,7 +6,7 @@ import pytest
 from gateway import policy, requests, tokens
 
 LIMIT = 10_000
-MODEL = "claude-sonnet-4-5"
+MODEL = "claude-stub"
 MESSAGES = [{"role": "user", "content": "Say hello."}]
 TOOLS = [{"name": "weather", "description": "The weather in a city.", "input_schema": {
     "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}]
