@@ -14,6 +14,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -85,12 +86,27 @@ def interrupted(*_):
 def start(options, children):
     if not MODULE.exists():
         raise Failed(f"{MODULE.relative_to(ROOT)} is missing: `make build` makes it")
+    for flag, port in (("--port", options.port), ("--admin-port", options.admin_port),
+                       ("--stub-port", None if options.upstream else options.stub_port)):
+        if port is not None:
+            check_free(port, flag)
     if not options.upstream:
         children.append(child([str(stub()), "--port", str(options.stub_port)]))
         wait_for(f"http://127.0.0.1:{options.stub_port}/healthz", children)
     command = envoy() + ["-c", str(written(options)), "--log-level", "warning", "--disable-hot-restart"]
     children.append(child(command))
     wait_for(f"http://127.0.0.1:{options.admin_port}/ready", children)
+
+
+def check_free(port, flag):
+    with socket.socket() as probe:
+        # As Envoy does: what is left of a connection that ended does not keep a port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as why:
+            raise Failed(f"port {port} cannot be listened on ({why.strerror}). Free it, or name another: "
+                         f"`python3 scripts/run.py {flag} PORT`") from None
 
 
 def child(command):

@@ -56,17 +56,27 @@ pub fn identify(caller: Caller<'_>, config: &FilterConfig) -> Result<Subject, Mi
 /// The account that a limit keeps for a subject. `model` is [`FilterConfig::family`]'s word; only a limit
 /// that is kept per model looks at it.
 pub fn key(config: &FilterConfig, limit: &LimitRule, subject: &Subject, model: &str) -> BudgetKey {
-    let part = |per: &Per| match per {
-        Per::Attribute(index) => {
-            let name = config.subject.get(*index).map_or("", |attribute| attribute.name.as_str());
-            (name.to_owned(), subject.value(*index).to_vec())
-        }
-        Per::Model => (Per::MODEL.to_owned(), model.as_bytes().to_vec()),
-    };
+    let owned = |(name, value): (&str, &[u8])| (name.to_owned(), value.to_vec());
     BudgetKey {
         namespace: config.namespace.clone(),
         limit: limit.name.clone(),
-        subject: limit.per.iter().map(part).collect(),
+        subject: limit.per.iter().map(|per| owned(part(config, subject, model, per))).collect(),
+    }
+}
+
+/// One attribute's name and value in a key.
+pub(crate) fn part<'a>(
+    config: &'a FilterConfig,
+    subject: &'a Subject,
+    model: &'a str,
+    per: &Per,
+) -> (&'a str, &'a [u8]) {
+    match per {
+        Per::Attribute(index) => {
+            let name = config.subject.get(*index).map_or("", |attribute| attribute.name.as_str());
+            (name, subject.value(*index))
+        }
+        Per::Model => (Per::MODEL, model.as_bytes()),
     }
 }
 

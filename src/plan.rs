@@ -3,7 +3,9 @@
 //! Made once, when the request is read, and carried to the end: the accounts of a request and what they
 //! were asked for do not change while it runs, whatever becomes of the policy meanwhile.
 
-use tollgate_budget::{AccountId, Amount, BudgetKey, Charge, HoldId, Limit, Mode, Tokens, Unit};
+use tollgate_budget::{
+    AccountId, Amount, BudgetKey, Charge, HoldId, Limit, LimitHash, Mode, SubjectHash, Tokens, Unit,
+};
 
 use crate::config::{Api, FilterConfig, HoldRules, LimitRule, Per, RequestPath, Target, Tier};
 use crate::identity::{self, Subject};
@@ -12,7 +14,14 @@ use crate::local::{LocalCharge, LocalReservation, Overflow, Place, Spent};
 /// A policy's limits, with what can be worked out ahead of any request.
 #[derive(Debug)]
 pub struct Limits {
-    overflows: Vec<Overflow>,
+    prepared: Vec<Prepared>,
+}
+
+/// What one limit's accounts have in common.
+#[derive(Clone, Copy, Debug)]
+struct Prepared {
+    name: LimitHash,
+    overflow: Overflow,
 }
 
 /// What the limits' conditions look at, and whose accounts they keep.
@@ -25,7 +34,9 @@ pub struct Payer<'a> {
 
 impl Limits {
     pub fn of(config: &FilterConfig) -> Self {
-        Self { overflows: config.limits.iter().map(|rule| overflow(config, rule)).collect() }
+        let prepared =
+            |rule: &LimitRule| Prepared { name: LimitHash::of(&rule.name), overflow: overflow(config, rule) };
+        Self { prepared: config.limits.iter().map(prepared).collect() }
     }
 
     /// Every account that the payer's request stands under, in the order of the policy.
@@ -51,12 +62,27 @@ impl Limits {
         payer: &Payer<'_>,
         wanted: impl Fn(&LimitRule) -> bool,
     ) -> Vec<Account> {
-        let rules = config.limits.iter().zip(&self.overflows).enumerate();
-        rules
-            .filter(|(_, (rule, _))| wanted(rule))
-            .map(|(index, (rule, overflow))| account(config, payer, index, rule, *overflow))
-            .collect()
+        let mut accounts = Vec::with_capacity(config.limits.len());
+        // Limits kept by the same attributes, as most are, need the subject hashed once.
+        let mut last: Option<(&[Per], SubjectHash)> = None;
+        for (index, (rule, prepared)) in config.limits.iter().zip(&self.prepared).enumerate() {
+            if wanted(rule) {
+                let hash = match last {
+                    Some((per, hash)) if per == rule.per => hash,
+                    Some(_) | None => subject_hash(config, payer, rule),
+                };
+                last = Some((&rule.per, hash));
+                accounts.push(account(config, payer, index, rule, hash, prepared));
+            }
+        }
+        accounts
     }
+}
+
+fn subject_hash(config: &FilterConfig, payer: &Payer<'_>, rule: &LimitRule) -> SubjectHash {
+    let family = if rule.per.contains(&Per::Model) { config.family(payer.target.model) } else { "" };
+    let part = |per| identity::part(config, payer.subject, family, per);
+    SubjectHash::of(&config.namespace, rule.per.iter().map(part))
 }
 
 /// The account that stands in for all subjects of a limit that its shard has no room for. No attribute of
@@ -75,11 +101,9 @@ fn account(
     payer: &Payer<'_>,
     index: usize,
     rule: &LimitRule,
-    overflow: Overflow,
+    subject: SubjectHash,
+    prepared: &Prepared,
 ) -> Account {
-    let family = if rule.per.contains(&Per::Model) { config.family(payer.target.model) } else { "" };
-    let key = identity::key(config, rule, payer.subject, family);
-    let (id, tag) = key.account_and_tag();
     let limit = rule.limit(payer.tier);
     Account {
         rule: index,
@@ -87,9 +111,9 @@ fn account(
         mode: rule.mode,
         limit,
         largest: share(limit.capacity(), &config.hold),
-        id,
-        tag,
-        overflow,
+        id: subject.account(prepared.name),
+        tag: subject.tag(),
+        overflow: prepared.overflow,
     }
 }
 

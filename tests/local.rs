@@ -301,6 +301,8 @@ fn tenants_without_end_neither_grow_the_memory_nor_push_out_a_debt() {
     // The overflow account is one account with one amount: it was full after 100.
     let late = store.reserve(&asked(9999, vec![charge(0, 9999, limit(100), 1)]), at(0)).unwrap();
     assert!(matches!(late.decision, Decision::Refused(_)) && late.places[0].is_overflow());
+    // Whoever asks is told of the account that refuses it.
+    assert_eq!(used(&store, &charge(0, 9999, limit(100), 1)), (0, 100));
     // A minute later all is idle but the account just used, and there is room again.
     let next = store.reserve(&asked(10_000, vec![charge(0, 9999, limit(100), 1)]), at(60_000)).unwrap();
     assert!(granted(&next) && !next.places[0].is_overflow());

@@ -43,8 +43,8 @@ fn what_a_policy_does_not_say_has_the_documented_default() {
     assert_eq!(config.namespace, "default");
     assert_eq!(config.upgrades, Upgrades::Refuse);
     assert_eq!(config.route(&RequestPath::new("/v1/chat/completions")), Some(Api::OpenAiChat));
-    assert_eq!(config.routes.len(), 1);
     assert_eq!(config.hold.max_output, Tokens::new(65_536));
+    assert_eq!(config.hold.previous_response, Tokens::new(2000));
     assert_eq!(config.hold.max_share_milli, 1000);
     assert_eq!(config.hold.lease, Span::from_secs(600));
     assert_eq!(config.hold.on_lease_end, OnLeaseEnd::Charge);
@@ -55,6 +55,42 @@ fn what_a_policy_does_not_say_has_the_documented_default() {
     assert_eq!(config.response.usage, UsageOption::Inject);
     assert!(config.is_budget_path(&RequestPath::new("/tollgate/budget?x")));
     assert!(config.limits.is_empty() && config.subject.is_empty() && config.tiers.is_none());
+}
+
+#[test]
+fn the_known_paths_are_metered_by_default_whatever_stands_before_them() {
+    let config = policy(json!({"version": 1}));
+    for (path, api) in [
+        ("/v1/chat/completions", Some(Api::OpenAiChat)),
+        ("/chat/completions", Some(Api::OpenAiChat)),
+        ("/openai/deployments/any/chat/completions?api-version=1", Some(Api::OpenAiChat)),
+        ("/v1/completions", Some(Api::OpenAiCompletions)),
+        ("/openai/deployments/any/completions", Some(Api::OpenAiCompletions)),
+        ("/v1/embeddings", Some(Api::OpenAiEmbeddings)),
+        ("/openai/deployments/any/embeddings", Some(Api::OpenAiEmbeddings)),
+        ("/openai/v1/responses", Some(Api::OpenAiResponses)),
+        ("/openai/responses?api-version=1", Some(Api::OpenAiResponses)),
+        ("/v1/responses/compact", Some(Api::OpenAiResponses)),
+        ("/v1/responses/input_tokens", Some(Api::RequestOnly)),
+        ("/v1/responses/resp_1/cancel", None),
+        ("/v1/messages", Some(Api::AnthropicMessages)),
+        ("/anthropic/v1/messages?beta=true", Some(Api::AnthropicMessages)),
+        ("/v1/messages/batches", Some(Api::AnthropicMessages)),
+        ("/v1/messages/batches/msgbatch_1/cancel", None),
+        ("/v1/messages/count_tokens", Some(Api::RequestOnly)),
+        (
+            "/v1/projects/p/locations/l/publishers/anthropic/models/claude@1:rawPredict",
+            Some(Api::AnthropicMessages),
+        ),
+        (
+            "/v1/projects/p/locations/l/publishers/anthropic/models/count-tokens:rawPredict",
+            Some(Api::RequestOnly),
+        ),
+        ("/v1/threads/thread_1/messages", None),
+        ("/v1/models", None),
+    ] {
+        assert_eq!(config.route(&RequestPath::new(path)), api, "{path}");
+    }
 }
 
 #[test]

@@ -8,13 +8,14 @@ mod models;
 
 use tollgate_budget::{OnLeaseEnd, Span, Tokens};
 
+use super::builtin;
 use super::number::Count;
 use super::problems::{Place, Problems, shown};
 use super::raw::{self, Policy};
 use super::read::List;
 use super::{
-    Absent, Api, Attribute, BodyRules, FilterConfig, Form, HeaderFamily, HeaderHold, HoldRules, PathPattern,
-    Per, ResponseRules, Route, Source, StoreRules, Unreadable, Upgrades, UsageOption,
+    Absent, Attribute, BodyRules, FilterConfig, Form, HeaderFamily, HeaderHold, HoldRules, PathPattern, Per,
+    ResponseRules, Route, Source, StoreRules, Unreadable, Upgrades, UsageOption,
 };
 
 /// Every attribute is looked up and hashed for every request.
@@ -251,15 +252,14 @@ fn check_header(name: &str, at: Place<'_>, problems: &mut Problems) {
 
 fn routes(raw: Option<&List<raw::Route>>, at: Place<'_>, problems: &mut Problems) -> Vec<Route> {
     let Some(list) = raw else {
-        let path = PathPattern::new("/v1/chat/completions");
-        return path.map(|path| Route { path, api: Api::OpenAiChat }).into_iter().collect();
+        return builtin::routes();
     };
     let compiled = |(i, raw): (usize, &raw::Route)| {
         let at = at.item(i);
         if raw.api.is_none() {
             problems.add_unless_touched(
                 at.key("api"),
-                "missing; write `api: openai_chat`, `request_only` or `free`",
+                "missing; write `api: openai_chat`, another API, `request_only` or `free`",
             );
         }
         let Some(path) = &raw.path else {
@@ -296,6 +296,13 @@ fn hold(raw: Option<&raw::Hold>, at: Place<'_>, problems: &mut Problems) -> Hold
     HoldRules {
         max_output: tokens(raw.max_output_tokens, 1, at.key("max_output_tokens"), problems)
             .unwrap_or(Tokens::new(65_536)),
+        previous_response: tokens(
+            raw.previous_response_tokens,
+            0,
+            at.key("previous_response_tokens"),
+            problems,
+        )
+        .unwrap_or(Tokens::new(2000)),
         max_share_milli,
         lease: raw.lease.unwrap_or(Span::from_secs(10 * 60)),
         on_lease_end: raw.on_lease_end.unwrap_or(OnLeaseEnd::Charge),

@@ -85,6 +85,10 @@ pub struct Route {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Api {
     OpenAiChat,
+    OpenAiCompletions,
+    OpenAiEmbeddings,
+    OpenAiResponses,
+    AnthropicMessages,
     /// Charged as one request, no tokens.
     RequestOnly,
     /// Passes untouched.
@@ -143,6 +147,8 @@ pub struct Media {
 pub struct HoldRules {
     /// Bounds the output part of one hold over all its answers.
     pub max_output: Tokens,
+    /// Added where the prompt continues one that the provider keeps.
+    pub previous_response: Tokens,
     /// The most of any one account that one request may hold, in thousandths (1..=1000).
     pub max_share_milli: u64,
     pub lease: Span,

@@ -34,10 +34,24 @@ pub(super) fn request_headers(caller: Caller<'_>, body: Body, step: &mut Step<'_
     *step.shape = Shape::of(api, headers);
     match api {
         Api::Free => State::Passing,
-        Api::OpenAiChat | Api::RequestOnly if is_upgrade(headers) => upgrade(method, step),
+        Api::OpenAiChat
+        | Api::OpenAiCompletions
+        | Api::OpenAiEmbeddings
+        | Api::OpenAiResponses
+        | Api::AnthropicMessages
+        | Api::RequestOnly
+            if is_upgrade(headers) =>
+        {
+            upgrade(method, step)
+        }
         // Listing or deleting what a provider has stored costs no tokens. But whatever has a body may be read
         // as a request by some upstream, which a method in lower case or an override header turns into a POST.
-        Api::OpenAiChat | Api::RequestOnly => match body {
+        Api::OpenAiChat
+        | Api::OpenAiCompletions
+        | Api::OpenAiEmbeddings
+        | Api::OpenAiResponses
+        | Api::AnthropicMessages
+        | Api::RequestOnly => match body {
             Body::Ends if !method.eq_ignore_ascii_case("POST") => State::Passing,
             Body::Ends | Body::Goes => metered(api, path, caller, body, step),
         },
@@ -75,7 +89,11 @@ fn metered(api: Api, path: RequestPath, caller: Caller<'_>, body: Body, step: &m
             strip(headers, step);
             admit::by_request(&request, step)
         }
-        Api::OpenAiChat => gather(request, headers, body, step),
+        Api::OpenAiChat
+        | Api::OpenAiCompletions
+        | Api::OpenAiEmbeddings
+        | Api::OpenAiResponses
+        | Api::AnthropicMessages => gather(request, headers, body, step),
     }
 }
 

@@ -146,6 +146,32 @@ pub enum Effect {
     Record(String),
 }
 
+impl Effect {
+    /// Whether its outcome hangs on the time at which it is carried out.
+    pub const fn asks_the_store(&self) -> bool {
+        match self {
+            Self::Check(_)
+            | Self::Reserve(_)
+            | Self::Withdraw(_)
+            | Self::Look(_)
+            | Self::Settle { .. }
+            | Self::Grow { .. }
+            | Self::Renew { .. } => true,
+            Self::ReadBody { .. }
+            | Self::Reply(_)
+            | Self::ResumeRequest
+            | Self::SetRequestHeader(..)
+            | Self::RemoveRequestHeader(_)
+            | Self::ReplaceRequestBody { .. }
+            | Self::SetResponseHeader(..)
+            | Self::RemoveResponseHeader(_)
+            | Self::ReplaceResponseBody { .. }
+            | Self::Count(..)
+            | Self::Record(_) => false,
+        }
+    }
+}
+
 /// Whether the host is to pass on what it has.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Flow {

@@ -26,8 +26,8 @@ impl Clock {
         now
     }
 
-    /// When the time was last read, for callbacks in which the moment decides nothing. Never for a ledger,
-    /// which would take it for a clock that stepped back.
+    /// When the time was last read: half a second ago at most, as every tick begins with a reading. Never for a
+    /// ledger, which would take it for a clock that stepped back.
     pub(super) fn recently(&self) -> Timestamp {
         self.last.get()
     }

@@ -18,12 +18,14 @@ pub(super) struct Stream {
     worker: Rc<Worker>,
     context: u32,
     exchange: Rc<RefCell<Exchange>>,
+    /// The last byte of an answer has come.
+    answered: bool,
 }
 
 impl Stream {
     pub(super) fn new(worker: Rc<Worker>, context: u32) -> Self {
         let exchange = worker.exchange();
-        Self { worker, context, exchange }
+        Self { worker, context, exchange, answered: false }
     }
 
     fn on(&self, input: Input<'_>) {
@@ -72,13 +74,15 @@ impl HttpContext for Stream {
             };
             let chunk = chunk.unwrap_or_default();
             self.on(Input::ResponseBody { chunk: &chunk, body: body(end_of_stream) });
+            self.answered = end_of_stream;
         }
         Action::Continue
     }
 
     fn on_log(&mut self) {
         self.worker.forget(self.context);
-        self.on(Input::Ended(end()));
+        // What broke after the last byte of the answer changes nothing of what it cost.
+        self.on(Input::Ended(if self.answered { End::Complete } else { end() }));
     }
 }
 

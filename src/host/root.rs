@@ -28,7 +28,15 @@ impl Root {
     }
 }
 
-impl Context for Root {}
+impl Context for Root {
+    /// A policy that is replaced has its last counts told; nothing else keeps it.
+    fn on_done(&mut self) -> bool {
+        if let Some(worker) = &self.worker {
+            worker.tell_counters();
+        }
+        true
+    }
+}
 
 impl RootContext for Root {
     /// A policy that does not check is refused: the proxy keeps the one it has, or does not start.

@@ -21,9 +21,17 @@ pub(super) struct Worker {
     store: LocalStore<HostSharedData>,
     ids: Ids,
     clock: Clock,
-    counters: RefCell<BTreeMap<Metric, u32>>,
+    counters: RefCell<BTreeMap<Metric, Counter>>,
     /// Streams that are told the time, by their context.
     watched: RefCell<BTreeMap<u32, Rc<RefCell<Exchange>>>>,
+}
+
+/// One series at the host. Increments are gathered between ticks: a request makes half a dozen of them, and a
+/// call to the host costs more than all the arithmetic of a request's accounts.
+#[derive(Debug, Default)]
+struct Counter {
+    id: Option<u32>,
+    pending: u64,
 }
 
 /// Hold ids: drawn at random for each worker, counted from there.
@@ -73,6 +81,7 @@ impl Worker {
 
     pub(super) fn tick(&self) {
         self.clock.now();
+        self.tell_counters();
         let watched: Vec<_> =
             self.watched.borrow().iter().map(|(context, exchange)| (*context, Rc::clone(exchange))).collect();
         for (context, exchange) in watched {
@@ -87,9 +96,13 @@ impl Worker {
     }
 
     pub(super) fn drive(&self, exchange: &RefCell<Exchange>, input: Input<'_>) {
-        let now = if is_timed(&input) { self.clock.now() } else { self.clock.recently() };
+        let mut exact = is_timed(&input);
+        let mut now = if exact { self.clock.now() } else { self.clock.recently() };
         let mut effects = VecDeque::from(exchange.borrow_mut().on(input, now));
         while let Some(effect) = effects.pop_front() {
+            if !exact && effect.asks_the_store() {
+                (exact, now) = (true, self.clock.now());
+            }
             if let Some(answer) = self.perform(effect, now) {
                 effects.extend(exchange.borrow_mut().on(answer, now));
             }
@@ -162,12 +175,23 @@ impl Worker {
 
     fn count(&self, metric: Metric, by: u64) {
         let mut counters = self.counters.borrow_mut();
-        let known = counters.get(&metric).copied();
-        // Defined once: a host hands out a new id at every definition and never takes one back.
-        let id = known.or_else(|| calls::define_counter(&metric.name(&self.gate.config)).ok());
-        if let Some(id) = id {
-            counters.insert(metric, id);
-            warn_if(calls::increment_metric(id, by).is_err(), "counting");
+        let counter = counters.entry(metric).or_default();
+        counter.pending = counter.pending.saturating_add(by);
+    }
+
+    /// Hands the host what was counted since the last tick.
+    pub(super) fn tell_counters(&self) {
+        for (metric, counter) in self.counters.borrow_mut().iter_mut() {
+            if counter.pending == 0 {
+                continue;
+            }
+            // Defined once: a host hands out a new id at every definition and never takes one back.
+            let id = counter.id.or_else(|| calls::define_counter(&metric.name(&self.gate.config)).ok());
+            counter.id = id;
+            if let Some(id) = id {
+                let by = std::mem::take(&mut counter.pending);
+                warn_if(calls::increment_metric(id, by).is_err(), "counting");
+            }
         }
     }
 }
@@ -191,22 +215,25 @@ fn rewrite_request(replaced: usize, with: &[u8]) -> Result<(), HostError> {
     })
 }
 
-/// Whether the moment decides anything.
+/// Whether the moment decides anything by itself. A store that is asked is told the exact time in any case; for
+/// the rest the last reading will do, which is as old as the last tick at most.
 const fn is_timed(input: &Input<'_>) -> bool {
     match input {
-        Input::RequestBody { waiting: _, body: Body::Goes } | Input::ResponseHeaders { .. } => false,
         // A chunk keeps the lease of its stream, also where the timer is late.
-        Input::ResponseBody { .. }
+        Input::ResponseBody { chunk: _, body: Body::Goes } => true,
+        // Ticks begin with a reading.
+        Input::Tick
         | Input::RequestHeaders { .. }
-        | Input::RequestBody { waiting: _, body: Body::Ends }
+        | Input::RequestBody { .. }
         | Input::RequestTrailers
+        | Input::ResponseHeaders { .. }
+        | Input::ResponseBody { chunk: _, body: Body::Ends }
+        | Input::Ended(_)
         | Input::Body(_)
         | Input::Checked(_)
         | Input::Decided(_)
         | Input::Standings(_)
-        | Input::Tick
-        | Input::Ended(_)
-        | Input::Settled(_) => true,
+        | Input::Settled(_) => false,
     }
 }
 

@@ -212,9 +212,14 @@ impl<S: SharedData> LocalStore<S> {
         self.on_all(places, |_, ledger| ledger.renew(id, lease, now))
     }
 
-    /// How the account of a place stands.
+    /// How the account of a place stands: the overflow account, where a charge would go there.
     pub fn standing(&self, place: &Place, now: Timestamp) -> Result<Standing, StoreError> {
+        let mut place = *place;
         let mut ledger = self.shards.peek(place.shard)?;
+        if place.shard != self.shards.overflow() && !ledger.has_room_for(place.account, now) {
+            self.move_to_overflow(&mut place);
+            ledger = self.shards.peek(place.shard)?;
+        }
         Ok(ledger.standing(place.account, &place.limit, now))
     }
 

@@ -27,7 +27,10 @@ impl Shape {
     /// The shape of a route's API.
     pub fn of(api: Api, headers: &Headers<'_>) -> Self {
         match api {
-            Api::OpenAiChat => Self::OpenAi,
+            Api::OpenAiChat | Api::OpenAiCompletions | Api::OpenAiEmbeddings | Api::OpenAiResponses => {
+                Self::OpenAi
+            }
+            Api::AnthropicMessages => Self::Anthropic,
             Api::RequestOnly | Api::Free => Self::spoken_by(headers),
         }
     }

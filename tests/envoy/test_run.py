@@ -5,6 +5,7 @@ import pathlib
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 
@@ -74,6 +75,16 @@ def test_the_printed_lines_do_what_they_say(runs):
     assert '"accounts"' in budget and "tenant-tokens" in budget
     assert spending.startswith("HTTP/1.1 200")
     assert refused.startswith("HTTP/1.1 429") and "retry-after: " in refused and "rate_limit_exceeded" in refused
+
+
+def test_a_port_in_use_is_named_with_what_to_do():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        told = subprocess.run([*SCRIPT, "--port", str(port)], capture_output=True, text=True, check=False, timeout=30)
+    assert told.returncode == 1
+    assert f"port {port} cannot be listened on" in told.stderr and "--port PORT" in told.stderr, told.stderr
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])

@@ -13,56 +13,72 @@ pub struct BudgetKey {
 }
 
 impl BudgetKey {
-    /// [`account`](Self::account) and [`tag`](Self::tag) at once.
-    pub fn account_and_tag(&self) -> (AccountId, u64) {
-        let subject = self.subject_hash();
-        (self.account_of(subject.clone()), tag_of(subject))
-    }
-
     /// The account's fixed-size name.
     pub fn account(&self) -> AccountId {
-        self.account_of(self.subject_hash())
-    }
-
-    fn account_of(&self, mut subject: Sha256) -> AccountId {
-        absorb(&mut subject, self.limit.as_bytes());
-        AccountId(truncate(subject))
+        self.subject_hash().account(LimitHash::of(&self.limit))
     }
 
     /// What decides the account's shard: accounts with the same subject, whatever their limit, share one
     /// shard and are so decided in one atomic step.
     pub fn tag(&self) -> u64 {
-        tag_of(self.subject_hash())
+        self.subject_hash().tag()
     }
 
-    fn subject_hash(&self) -> Sha256 {
-        let mut hash = Sha256::new();
-        absorb(&mut hash, self.namespace.as_bytes());
-        for (attribute, value) in &self.subject {
-            absorb(&mut hash, attribute.as_bytes());
-            absorb(&mut hash, value);
-        }
-        hash
+    fn subject_hash(&self) -> SubjectHash {
+        SubjectHash::of(&self.namespace, self.subject.iter().map(|(name, value)| (name.as_str(), &**value)))
     }
 }
 
-fn tag_of(subject: Sha256) -> u64 {
-    let [a, b, c, d, e, f, g, h, ..] = truncate(subject).to_le_bytes();
-    u64::from_le_bytes([a, b, c, d, e, f, g, h])
+/// SHA-256 over a namespace and a subject: made once for all limits that are kept by the same attributes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SubjectHash {
+    account: u128,
+    tag: u64,
+}
+
+impl SubjectHash {
+    /// `subject`: attribute name and value, in the order of the limit's `per`.
+    pub fn of<'a>(namespace: &str, subject: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Self {
+        let mut hash = Sha256::new();
+        absorb(&mut hash, namespace.as_bytes());
+        for (attribute, value) in subject {
+            absorb(&mut hash, attribute.as_bytes());
+            absorb(&mut hash, value);
+        }
+        let digest = hash.finalize();
+        let (account, rest) = digest.split_first_chunk().unwrap_or((&[0; 16], &[]));
+        let tag = rest.first_chunk().unwrap_or(&[0; 8]);
+        Self { account: u128::from_le_bytes(*account), tag: u64::from_le_bytes(*tag) }
+    }
+
+    /// The account of this subject under one limit. To hit upon another subject's takes a hash that is known to
+    /// the last bit, as without the limit.
+    pub const fn account(self, limit: LimitHash) -> AccountId {
+        AccountId(self.account ^ limit.0)
+    }
+
+    pub const fn tag(self) -> u64 {
+        self.tag
+    }
+}
+
+/// SHA-256 over a limit's name, which no caller can choose.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LimitHash(u128);
+
+impl LimitHash {
+    pub fn of(name: &str) -> Self {
+        let mut hash = Sha256::new();
+        absorb(&mut hash, name.as_bytes());
+        let digest = hash.finalize();
+        Self(u128::from_le_bytes(*digest.first_chunk().unwrap_or(&[0; 16])))
+    }
 }
 
 /// Length first, so that no two lists of parts are absorbed as the same bytes.
 fn absorb(hash: &mut Sha256, part: &[u8]) {
     hash.update((part.len() as u64).to_le_bytes());
     hash.update(part);
-}
-
-fn truncate(hash: Sha256) -> u128 {
-    let mut bytes = [0; 16];
-    for (to, from) in bytes.iter_mut().zip(hash.finalize()) {
-        *to = from;
-    }
-    u128::from_le_bytes(bytes)
 }
 
 /// 128 bits of SHA-256 over a [`BudgetKey`]: too many for a tenant to find another tenant's account.

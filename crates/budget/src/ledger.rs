@@ -190,6 +190,13 @@ impl Ledger {
         self.as_of(account, limit, now).standing(now)
     }
 
+    /// Whether the account is kept, or could be: idle ones are forgotten for it.
+    pub fn has_room_for(&mut self, account: AccountId, now: Timestamp) -> bool {
+        let now = within_range(now);
+        self.sweep(now);
+        self.make_room(std::iter::once((0, account)), now).is_ok()
+    }
+
     /// Ends the holds whose lease is over and forgets those remembered long enough. Every other operation
     /// does this first, and it makes no difference when it is done: each lease ends as of its own time.
     pub fn sweep(&mut self, now: Timestamp) -> Vec<Ended> {

@@ -24,7 +24,7 @@ mod window;
 
 pub use decision::{Decision, Grant, Reason, Refusal, Standing};
 pub use image::ImageError;
-pub use key::{AccountId, BudgetKey};
+pub use key::{AccountId, BudgetKey, LimitHash, SubjectHash};
 pub use lease::{Entry, HoldId, OnLeaseEnd, Reservation, Settlement};
 pub use ledger::{Capacity, Ledger, Memory};
 pub use limit::{Amount, Charge, Limit, Mode, Quota, Unit, Window};

@@ -32,6 +32,10 @@ fn routes(config: &FilterConfig, f: &mut Formatter<'_>) -> fmt::Result {
     for route in &config.routes {
         let what = match route.api {
             Api::OpenAiChat => "OpenAI chat completions",
+            Api::OpenAiCompletions => "OpenAI completions",
+            Api::OpenAiEmbeddings => "OpenAI embeddings",
+            Api::OpenAiResponses => "OpenAI Responses",
+            Api::AnthropicMessages => "Anthropic messages",
             Api::RequestOnly => "counts as one request, no tokens",
             Api::Free => "passes untouched",
         };
@@ -160,9 +164,13 @@ fn when(when: &When, f: &mut Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-const fn api_word(api: Api) -> &'static str {
+pub(crate) const fn api_word(api: Api) -> &'static str {
     match api {
         Api::OpenAiChat => "openai_chat",
+        Api::OpenAiCompletions => "openai_completions",
+        Api::OpenAiEmbeddings => "openai_embeddings",
+        Api::OpenAiResponses => "openai_responses",
+        Api::AnthropicMessages => "anthropic_messages",
         Api::RequestOnly => "request_only",
         Api::Free => "free",
     }

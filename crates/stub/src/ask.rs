@@ -1,9 +1,12 @@
-//! What a chat request asks for, as far as the stub's answer depends on it.
+//! What a request asks for, as far as the stub's answer depends on it.
 
 use serde_json::Value;
 
 /// Most answers to one request; OpenAI's own bound.
 const MAX_CHOICES: u64 = 128;
+
+/// Where the APIs keep what the model reads.
+const PROMPTS: [&str; 5] = ["messages", "system", "prompt", "input", "instructions"];
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Ask {
@@ -12,8 +15,12 @@ pub struct Ask {
     pub choices: u64,
     /// The first function on offer, unless the request forbids calling it.
     pub tool: Option<String>,
-    /// Words in all strings of the messages: the default for the prompt's tokens.
+    /// Words in all strings of the prompt: the default for its tokens.
     pub words: u64,
+    /// Texts to embed.
+    pub inputs: u64,
+    /// The answer is to be fetched later.
+    pub background: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,9 +50,15 @@ impl Ask {
             choices: body["n"].as_u64().unwrap_or(1).clamp(1, MAX_CHOICES),
             tool: match body["tool_choice"].as_str() {
                 Some("none") => None,
-                _ => body["tools"][0]["function"]["name"].as_str().map(str::to_owned),
+                // In a `function`, or beside the type, as the API has it.
+                _ => body["tools"][0]["function"]["name"]
+                    .as_str()
+                    .or_else(|| body["tools"][0]["name"].as_str())
+                    .map(str::to_owned),
             },
-            words: words(&body["messages"]),
+            words: PROMPTS.iter().map(|member| words(&body[member])).sum(),
+            inputs: body["input"].as_array().map_or(1, |inputs| inputs.len() as u64),
+            background: body["background"] == true,
         })
     }
 }
@@ -84,6 +97,8 @@ mod tests {
                 choices: 2,
                 tool: Some("find".into()),
                 words: 4,
+                inputs: 1,
+                background: false,
             })
         );
     }

@@ -17,7 +17,7 @@ const WORDS: [&str; 8] = ["The", " water", " in", " the", " river", " is", " ver
 /// Two bytes, three bytes, four bytes: every place where UTF-8 can be cut.
 const WIDE_WORDS: [&str; 4] = ["Gr\u{fc}n", " \u{6c34}", " \u{1f30a}", " caf\u{e9}"];
 
-const CREATED: u64 = 1_767_225_600;
+pub(crate) const CREATED: u64 = 1_767_225_600;
 
 /// As OpenAI sends them with every answer; a gateway with budgets of its own puts others in their place.
 const LIMITS: [(&str, &str); 6] = [
@@ -46,7 +46,7 @@ pub fn answer(ask: &Ask, script: &Script, status: StatusCode) -> Answer {
     answer
 }
 
-fn fault_of_200() -> Value {
+pub(crate) fn fault_of_200() -> Value {
     error_body("The server had an error while processing your request.", "server_error", &Value::Null)
 }
 
@@ -81,19 +81,19 @@ fn message(ask: &Ask, script: &Script) -> Value {
     }
 }
 
-const ARGUMENTS: [&str; 4] = ["{\"", "city", "\":\"", "Paris\"}"];
+pub(crate) const ARGUMENTS: [&str; 4] = ["{\"", "city", "\":\"", "Paris\"}"];
 
 fn finish(ask: &Ask) -> &'static str {
     if ask.tool.is_some() { "tool_calls" } else { "stop" }
 }
 
-fn words(script: &Script) -> impl Iterator<Item = &'static str> + use<> {
+pub(crate) fn words(script: &Script) -> impl Iterator<Item = &'static str> + use<> {
     let words: &[&str] = if script.fault == Fault::SplitUtf8 { &WIDE_WORDS } else { &WORDS };
     (0..script.chunks).zip(words.iter().copied().cycle()).map(|(_, word)| word)
 }
 
 /// `seen`: what has been sent so far, the default for what the answer cost.
-fn usage(ask: &Ask, script: &Script, seen: u64) -> Value {
+pub(crate) fn usage(ask: &Ask, script: &Script, seen: u64) -> Value {
     let prompt = script.prompt_tokens.unwrap_or(ask.words);
     let completion = script.completion_tokens.unwrap_or(seen);
     json!({
@@ -102,6 +102,21 @@ fn usage(ask: &Ask, script: &Script, seen: u64) -> Value {
         "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0,
             "accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0},
     })
+}
+
+/// With the script's delay between two events, and each stamped if it says so.
+pub(crate) fn paced(steps: Vec<Step>, script: &Script) -> Vec<Step> {
+    let mut paced = Vec::new();
+    for step in steps {
+        if !paced.is_empty() && !script.chunk_delay.is_zero() {
+            paced.push(Step::Wait(script.chunk_delay));
+        }
+        paced.push(match (script.stamp, step) {
+            (Stamp::Nanoseconds, Step::Send(bytes)) => Step::SendStamped(bytes),
+            (_, step) => step,
+        });
+    }
+    paced
 }
 
 fn stream(ask: &Ask, script: &Script, stream_usage: StreamUsage) -> Vec<Step> {
@@ -209,7 +224,7 @@ mod tests {
     use super::*;
 
     fn ask(form: Form) -> Ask {
-        Ask { model: "m".into(), form, choices: 1, tool: None, words: 12 }
+        Ask { model: "m".into(), form, choices: 1, tool: None, words: 12, inputs: 1, background: false }
     }
 
     fn script(fault: Fault) -> Script {

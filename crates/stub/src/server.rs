@@ -32,14 +32,25 @@ use crate::{
     answer::Answer,
     ask::Ask,
     body::{self, Cut},
-    chat,
+    chat, completions, embeddings,
     gate::Gates,
     log::{Log, Received},
-    replay,
+    messages, replay, responses,
     script::{Fault, Script},
 };
 
-const CHAT: &str = "/chat/completions";
+/// How an API answers.
+type Speak = fn(&Ask, &Script, StatusCode) -> Answer;
+
+/// By the end of the path.
+const APIS: [(&str, Speak); 6] = [
+    ("/chat/completions", chat::answer),
+    ("/completions", completions::answer),
+    ("/embeddings", embeddings::answer),
+    ("/responses", responses::answer),
+    ("/messages", messages::answer),
+    ("/messages/count_tokens", messages::count),
+];
 
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
@@ -186,18 +197,25 @@ async fn act(stub: &Stub, script: &Script, head: &Parts, body: &[u8]) -> Respons
         replay::answer(stub.settings.fixtures.as_deref(), file, status)
     } else if status.is_client_error() || status.is_server_error() {
         Answer::error(status, "The stub was told to fail.")
-    } else if !head.uri.path().ends_with(CHAT) {
-        Answer::error(StatusCode::NOT_FOUND, "The stub answers chat completions only.")
-    } else if let Some(ask) = Ask::read(body) {
-        chat::answer(&ask, script, status)
+    } else if let Some(speak) = api(head.uri.path()) {
+        match Ask::read(body) {
+            Some(ask) => speak(&ask, script, status),
+            None => {
+                Answer::error(StatusCode::BAD_REQUEST, "We could not parse the JSON body of your request.")
+            }
+        }
     } else {
-        Answer::error(StatusCode::BAD_REQUEST, "We could not parse the JSON body of your request.")
+        Answer::error(StatusCode::NOT_FOUND, "The stub does not know this path.")
     };
     let accepts_gzip = head
         .headers
         .get(header::ACCEPT_ENCODING)
         .is_some_and(|value| String::from_utf8_lossy(value.as_bytes()).contains("gzip"));
     respond(answer.spoiled(script, accepts_gzip))
+}
+
+fn api(path: &str) -> Option<Speak> {
+    APIS.iter().find(|(end, _)| path.ends_with(end)).map(|(_, speak)| *speak)
 }
 
 fn no_answer() -> Response {

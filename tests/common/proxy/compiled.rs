@@ -135,7 +135,9 @@ impl Proxy for CompiledProxy {
         self.workers[worker].reload().unwrap();
     }
 
+    /// Told the host at a tick.
     fn metrics(&self) -> BTreeMap<String, u64> {
+        self.workers.iter().for_each(|vm| vm.tick().unwrap());
         self.process.metrics().into_iter().map(|(name, metric)| (name, metric.value)).collect()
     }
 
