@@ -86,6 +86,27 @@ def test_a_refusal_is_the_sdks_own_rate_limit_error(envoy, tenant, stream):
     assert int(why.response.headers["retry-after"]) > 0
 
 
+def refused(envoy, tenant, kind):
+    with pytest.raises(kind) as raised:
+        client(envoy.url, tenant, max_retries=2).messages.create(model=MODEL, messages=MESSAGES, max_tokens=100)
+    return raised.value
+
+
+def test_a_suspended_account_is_told_so_and_not_retried(envoys, stub, tenant):
+    envoy = envoys(policy(requests(0), response={"headers": ["anthropic"]}))
+    why = refused(envoy, tenant, anthropic.PermissionDeniedError)
+    assert why.body["error"]["type"] == "permission_error" and why.body["tollgate"]["limit"] == "tenant-requests"
+    assert why.response.headers["x-should-retry"] == "false" and "retry-after" not in why.response.headers
+    assert why.response.headers["anthropic-ratelimit-requests-remaining"] == "0"
+    assert stub.received(x_tenant_id=tenant) == []
+
+
+def test_who_says_nothing_of_itself_is_not_authenticated(envoys):
+    subject = {"tenant": {"from": [{"header": "x-tenant-id"}], "required": True}}
+    why = refused(envoys(policy(requests(9), subject=subject)), "", anthropic.AuthenticationError)
+    assert why.body["error"]["type"] == "authentication_error"
+
+
 @pytest.mark.parametrize("window", ["fixed", "sliding", "bucket"])
 def test_the_sdks_own_retry_succeeds_after_the_announced_wait(envoys, tenant, window):
     envoy = envoys(policy(tokens(LIMIT, {window: "2s"})))
