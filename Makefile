@@ -7,9 +7,11 @@ PYTEST := $(VENV)/bin/python -m pytest -q
 # What runs without the compiled module: every integration test of the root package but one.
 PURE := $(patsubst tests/%.rs,--test %,$(filter-out tests/module.rs,$(wildcard tests/*.rs)))
 
+FUZZED := $(or $(TARGET),count)
+
 .DEFAULT_GOAL := help
 .PHONY: help run build build-module build-cli build-stub build-noop build-bench toolchain venv \
-	test check test-unit test-module test-envoy test-sdk bench bench-count fuzz ci
+	test check test-unit test-module test-envoy test-sdk bench bench-count soak fuzz fuzz-tools ci
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; \
@@ -77,5 +79,15 @@ bench: build-bench venv ## ratios to plain Envoy and to a module that does nothi
 bench-count: toolchain ## the token counter against its oracle, and on hostile texts
 	cargo bench -p tollgate-bpe
 
-fuzz: ## fuzz/ with cargo-fuzz and a nightly toolchain; TARGET=count TIME=600
-	cargo +nightly fuzz run $(or $(TARGET),count) -- -max_total_time=$(or $(TIME),600)
+soak: build-module build-stub venv ## good and hostile traffic on a real Envoy for TIME=1800 seconds
+	$(VENV)/bin/python tests/soak.py $(TIME)
+
+# Fixtures and cases are seeds as they are; what the fuzzer finds goes to the first folder.
+fuzz: fuzz-tools ## one of fuzz/fuzz_targets: TARGET=count TIME=600
+	@mkdir -p fuzz/corpus/$(FUZZED)
+	cargo +nightly fuzz run $(FUZZED) fuzz/corpus/$(FUZZED) tests/fixtures tests/cases tests/config -- \
+		-max_total_time=$(or $(TIME),600) -max_len=65536
+
+fuzz-tools:
+	@rustup toolchain list | grep -q nightly || rustup toolchain install nightly --profile minimal
+	@cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz

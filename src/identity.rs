@@ -1,8 +1,10 @@
-//! Headers → [`Subject`]: who pays.
+//! Headers and metadata → [`Subject`]: who pays.
 //!
 //! Values are bytes that a client may have chosen. They are only ever compared, hashed and shown escaped;
 //! a secret is hashed before anything else can see it, and a value too long to carry is replaced by its
 //! hash, so that two long values stay two accounts.
+
+mod metadata;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -33,13 +35,21 @@ pub struct MissingAttribute {
 /// most are never looked at.
 pub type Headers<'a> = [(&'a [u8], &'a [u8])];
 
-/// Who pays for a request with these headers.
+/// What a request says of its caller, and what the filters in front have said.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller<'a> {
+    pub headers: &'a Headers<'a>,
+    /// The properties of [`FilterConfig::metadata`], as the host gives them; `None` where there is none.
+    pub metadata: &'a [Option<Vec<u8>>],
+}
+
+/// Who pays for this caller's request.
 ///
 /// # Errors
 /// The first attribute that the policy requires and no source yields.
-pub fn identify(headers: &Headers<'_>, config: &FilterConfig) -> Result<Subject, MissingAttribute> {
+pub fn identify(caller: Caller<'_>, config: &FilterConfig) -> Result<Subject, MissingAttribute> {
     let values =
-        config.subject.iter().map(|attribute| value_of(attribute, headers)).collect::<Result<_, _>>()?;
+        config.subject.iter().map(|attribute| value_of(attribute, caller)).collect::<Result<_, _>>()?;
     Ok(Subject { values })
 }
 
@@ -92,25 +102,32 @@ impl Subject {
     }
 }
 
-fn value_of(attribute: &Attribute, headers: &Headers<'_>) -> Result<Box<[u8]>, MissingAttribute> {
-    match (attribute.sources.iter().find_map(|source| yielded(source, headers)), &attribute.absent) {
+fn value_of(attribute: &Attribute, caller: Caller<'_>) -> Result<Box<[u8]>, MissingAttribute> {
+    match (attribute.sources.iter().find_map(|source| yielded(source, caller)), &attribute.absent) {
         (Some(value), _) => Ok(value),
         (None, Absent::Default(default)) => Ok(default.as_bytes().into()),
         (None, Absent::Refuse) => Err(MissingAttribute { attribute: attribute.name.clone() }),
     }
 }
 
-/// `None` for a header that is absent or empty: an empty name is nobody's.
-fn yielded(source: &Source, headers: &Headers<'_>) -> Option<Box<[u8]>> {
+/// `None` for a value that is absent or empty: an empty name is nobody's.
+fn yielded(source: &Source, caller: Caller<'_>) -> Option<Box<[u8]>> {
     match source {
         Source::Header { name, form, strip: _, trusted: _ } => {
-            let value = trimmed(header(headers, name)?)?;
-            Some(match form {
-                Form::AsIs => bounded(value),
-                Form::Sha256 => hashed(value),
-            })
+            Some(formed(trimmed(header(caller.headers, name)?)?, *form))
         }
-        Source::Bearer => bearer(header(headers, "authorization")?).map(hashed),
+        Source::Bearer => bearer(header(caller.headers, "authorization")?).map(hashed),
+        Source::Metadata { property, form } => {
+            let value = metadata::value(caller.metadata.get(*property)?.as_deref()?)?;
+            Some(formed(trimmed(value.as_bytes())?, *form))
+        }
+    }
+}
+
+fn formed(value: &[u8], form: Form) -> Box<[u8]> {
+    match form {
+        Form::AsIs => bounded(value),
+        Form::Sha256 => hashed(value),
     }
 }
 
@@ -157,8 +174,12 @@ mod tests {
         all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect()
     }
 
+    fn by_headers<'a>(headers: &'a Headers<'a>) -> Caller<'a> {
+        Caller { headers, metadata: &[] }
+    }
+
     fn tenant(config: &FilterConfig, all: &[(&str, &str)]) -> String {
-        let subject = identify(&headers(all), config).unwrap();
+        let subject = identify(by_headers(&headers(all)), config).unwrap();
         String::from_utf8(subject.value(0).to_vec()).unwrap()
     }
 
@@ -186,9 +207,37 @@ mod tests {
     }
 
     #[test]
+    fn metadata_is_a_source_like_any_other() {
+        let config = config(
+            r#"{"from": [{"header": "x-tenant"}, {"metadata": ["jwt", "claims", "org"]},
+                {"metadata": ["jwt", "sub"], "as": "sha256"}, {"metadata": ["jwt", "claims", "org"]}], "default": "-"}"#,
+        );
+        assert_eq!(
+            config.metadata,
+            ["metadata\0filter_metadata\0jwt\0claims\0org", "metadata\0filter_metadata\0jwt\0sub"]
+        );
+        let tenant = |all: &[(&str, &str)], org: Option<&[u8]>, sub: Option<&[u8]>| {
+            let metadata = [org, sub].map(|value| value.map(<[u8]>::to_vec));
+            let subject = identify(Caller { headers: &headers(all), metadata: &metadata }, &config).unwrap();
+            String::from_utf8(subject.value(0).to_vec()).unwrap()
+        };
+        assert_eq!(tenant(&[("x-tenant", "a")], Some(b"b"), None), "a");
+        assert_eq!(tenant(&[], Some(b" b "), Some(b"secret")), "b");
+        assert_eq!(tenant(&[], Some(&42_f64.to_le_bytes()), None), "42");
+        for nothing in [None, Some(&b""[..]), Some(b" "), Some(b"\x01\0\0\0\x01\0\0\0\x01\0\0\0k\0v\0")] {
+            assert_eq!(tenant(&[], nothing, Some(b"secret")), SHA256_OF_SECRET);
+            assert_eq!(tenant(&[], nothing, None), "-");
+        }
+        let long = vec![b'x'; 4096];
+        assert!(tenant(&[], Some(&long), None).starts_with(LONG));
+        // A host that hands over fewer than it was asked for.
+        assert!(identify(Caller { headers: &[], metadata: &[] }, &config).is_ok());
+    }
+
+    #[test]
     fn a_required_attribute_that_is_missing_refuses_the_request() {
         let config = config(r#"{"from": [{"header": "x-tenant"}], "required": true}"#);
-        let missing = identify(&headers(&[("x-tenant", "")]), &config).unwrap_err();
+        let missing = identify(by_headers(&headers(&[("x-tenant", "")])), &config).unwrap_err();
         assert_eq!(missing.attribute, "tenant");
     }
 
@@ -212,7 +261,7 @@ mod tests {
         let accounts: std::collections::BTreeSet<_> = values
             .iter()
             .map(|value| {
-                let subject = identify(&[(b"x-tenant", value)], &config).unwrap();
+                let subject = identify(by_headers(&[(b"x-tenant", value)]), &config).unwrap();
                 assert_eq!(subject.value(0), *value);
                 key(&config, limit, &subject, "gpt-4o*").account()
             })
@@ -234,7 +283,8 @@ mod tests {
             "limits": [{"name": "t", "per": ["tier"], "unit": "requests", "window": {"fixed": "60s"},
                         "amount": {"free": 1, "pro": 2}}]}"#;
         let config = FilterConfig::from_slice(policy).unwrap();
-        let tier = |value| identify(&headers(&[("x-tier", value)]), &config).unwrap().tier(&config);
+        let tier =
+            |value| identify(by_headers(&headers(&[("x-tier", value)])), &config).unwrap().tier(&config);
         let units = |tier| config.limits[0].amount.of(tier).units();
         assert_eq!((units(tier("pro")), tier("pro").standing), (2, TierStanding::Known));
         assert_eq!((units(tier("free")), tier("free").standing), (1, TierStanding::Known));

@@ -98,6 +98,8 @@ pub enum SettledAs {
     Duplicate,
     /// The store did not take it; the hold ends with its lease.
     Lost,
+    /// The answer is fetched later, by whoever wants it; the hold ends with its lease.
+    Later,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -212,6 +214,7 @@ impl SettledAs {
             Self::Unknown => "unknown",
             Self::Duplicate => "duplicate",
             Self::Lost => "lost",
+            Self::Later => "later",
         }
     }
 }

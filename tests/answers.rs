@@ -13,7 +13,9 @@ mod common;
 use common::answers::{self, Answer, Counts};
 use common::cuts;
 use tollgate::config::{Tokenizer, Vocabulary};
-use tollgate::usage::{Ending, Finish, Held, HideUsage, Outcome, Passed, Report, UsageMeter, charge};
+use tollgate::usage::{
+    Dialect, Ending, Finish, Held, HideUsage, Outcome, Passed, Report, UsageMeter, charge,
+};
 use tollgate_budget::{Tokens, Usage};
 
 /// Longer answers are not cut at every byte but in steps, which have no factor in common with anything in them.
@@ -31,11 +33,14 @@ const TOKENIZERS: [Tokenizer; 3] = [
 
 #[test]
 fn every_answer_reads_as_expected() {
-    let all = answers::openai();
-    assert!(all.len() > 50, "the tables are found");
+    let all = answers::all();
+    for (dialect, least) in [(Dialect::OpenAi, 50), (Dialect::Responses, 6), (Dialect::Anthropic, 14)] {
+        let found = all.iter().filter(|answer| answer.reader() == Some(dialect)).count();
+        assert!(found >= least, "{found} of {dialect:?}: the tables are found");
+    }
     for answer in &all {
         for tokenizer in TOKENIZERS {
-            let (report, _) = run(tokenizer, HideUsage::Keep, &[&answer.bytes]);
+            let (report, _) = run(answer, tokenizer, HideUsage::Keep, &[&answer.bytes]);
             let id = &answer.id;
             assert_eq!(report.usage.map(counts), answer.usage, "{id}: {}", answer.why);
             assert_eq!(report.finish.map(word), answer.finish.as_deref(), "{id}: {}", answer.why);
@@ -46,13 +51,13 @@ fn every_answer_reads_as_expected() {
 
 #[test]
 fn no_cut_changes_the_report_or_the_bytes() {
-    for answer in answers::openai() {
+    for answer in answers::all() {
         for hide in [HideUsage::Keep, HideUsage::Hide] {
             let tokenizer = Tokenizer::Exact(Vocabulary::O200kBase);
-            let whole = run(tokenizer, hide, &[&answer.bytes]);
+            let whole = run(&answer, tokenizer, hide, &[&answer.bytes]);
             assert_eq!(whole.1, shown(&answer, hide), "{}: what the client sees", answer.id);
             for pieces in cuttings(&answer, hide) {
-                let cut = run(tokenizer, hide, &pieces);
+                let cut = run(&answer, tokenizer, hide, &pieces);
                 assert!(cut == whole, "{} in {} pieces: {:?} {:?}", answer.id, pieces.len(), cut.0, whole.0);
             }
         }
@@ -64,7 +69,7 @@ fn only_the_usage_chunk_itself_is_ever_held_back() {
     for answer in answers::openai().iter().filter(|answer| answer.wire == "sse") {
         let hidden = usage_chunk(&answer.bytes);
         for cut in (0..=answer.bytes.len()).step_by(step(answer)) {
-            let mut meter = UsageMeter::new(TOKENIZERS[2], HideUsage::Hide);
+            let mut meter = UsageMeter::new(Dialect::OpenAi, TOKENIZERS[2], HideUsage::Hide);
             let mut out = Vec::new();
             pass(&mut meter, &answer.bytes[..cut], &mut out);
             let due: Vec<u8> = match &hidden {
@@ -86,10 +91,10 @@ fn only_the_usage_chunk_itself_is_ever_held_back() {
 
 #[test]
 fn a_stream_cut_off_anywhere_is_charged_for_no_less_than_what_was_seen_and_no_more_than_its_hold_or_report() {
-    for answer in answers::openai().iter().filter(|answer| answer.wire == "sse" && answer.status == 200) {
+    for answer in answers::all().iter().filter(|answer| answer.wire == "sse" && answer.status == 200) {
         let mut before = Tokens::ZERO;
         for cut in (0..answer.bytes.len()).step_by(step(answer)) {
-            let (report, _) = run(TOKENIZERS[2], HideUsage::Keep, &[&answer.bytes[..cut]]);
+            let (report, _) = run(answer, TOKENIZERS[2], HideUsage::Keep, &[&answer.bytes[..cut]]);
             assert!(report.seen >= before, "{} at {cut}: what was seen stays seen", answer.id);
             before = report.seen;
             let cost = charge(&report, held(answer));
@@ -103,15 +108,15 @@ fn a_stream_cut_off_anywhere_is_charged_for_no_less_than_what_was_seen_and_no_mo
 #[test]
 fn the_text_of_openai_is_seen_in_the_tokens_that_it_bills_but_for_the_one_that_ends_it() {
     for answer in answers::openai().iter().filter(|answer| answer.id.starts_with("openai-chat#")) {
-        let (report, _) = run(TOKENIZERS[0], HideUsage::Hide, &[&answer.bytes]);
+        let (report, _) = run(answer, TOKENIZERS[0], HideUsage::Hide, &[&answer.bytes]);
         let billed = report.usage.and_then(|usage| usage.output).unwrap();
         assert_eq!(report.seen.saturating_add(Tokens::new(1)), billed, "{}", answer.id);
     }
 }
 
-/// The meter fed with `pieces`: its report, and what the client saw.
-fn run(tokenizer: Tokenizer, hide: HideUsage, pieces: &[&[u8]]) -> (Report, Vec<u8>) {
-    let mut meter = UsageMeter::new(tokenizer, hide);
+/// The meter of the answer's dialect fed with `pieces`: its report, and what the client saw.
+fn run(answer: &Answer, tokenizer: Tokenizer, hide: HideUsage, pieces: &[&[u8]]) -> (Report, Vec<u8>) {
+    let mut meter = UsageMeter::new(answer.reader().unwrap(), tokenizer, hide);
     let mut out = Vec::new();
     for piece in pieces {
         pass(&mut meter, piece, &mut out);
@@ -198,7 +203,9 @@ fn word(finish: Finish) -> &'static str {
 fn shown(answer: &Answer, hide: HideUsage) -> Vec<u8> {
     let bytes = &answer.bytes;
     match (hide, usage_chunk(bytes)) {
-        (HideUsage::Hide, Some(hidden)) if answer.wire == "sse" => {
+        (HideUsage::Hide, Some(hidden))
+            if answer.wire == "sse" && answer.reader() == Some(Dialect::OpenAi) =>
+        {
             [&bytes[..hidden.start], &bytes[hidden.end..]].concat()
         }
         (HideUsage::Hide | HideUsage::Keep, _) => bytes.clone(),

@@ -16,6 +16,7 @@ use common::proxy::native::NativeProxy as ProxyUnderTest;
 use common::requests::Ask;
 use tollgate::config::FilterConfig;
 use tollgate::exchange::{Body, Effect, End, Exchange, Gate, Input};
+use tollgate::identity::Caller;
 use tollgate_budget::{HoldId, Timestamp};
 
 /// Answers up to this long are cut at every byte.
@@ -31,7 +32,10 @@ fn a_stream_that_ends_before_the_store_answers_gives_back_what_may_have_been_tak
     let ask = Ask::new(100);
     let head = ask.head();
     let head: Vec<_> = head.iter().map(|(name, value)| (name.as_bytes(), value)).collect();
-    let _asked = exchange.on(Input::RequestHeaders { headers: &head, body: Body::Goes }, now);
+    let _asked = exchange.on(
+        Input::RequestHeaders { caller: Caller { headers: &head, metadata: &[] }, body: Body::Goes },
+        now,
+    );
     let _asked = exchange.on(Input::RequestBody { waiting: ask.body.len(), body: Body::Ends }, now);
     let asked = exchange.on(Input::Body(Some(ask.body)), now);
     assert!(asked.iter().any(|effect| matches!(effect, Effect::Reserve(_))));

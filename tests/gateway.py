@@ -242,11 +242,11 @@ def binary():
 
 
 def configuration(port, admin_port, stub_port, access_log, *, vm_id, policy, http2_upstream=False,
-                  hold_headers=True, module=MODULE, listener=None, manager=None, cluster=None):
+                  hold_headers=True, module=MODULE, listener=None, manager=None, cluster=None, in_front=()):
     """envoy.yaml with what a test needs in place of what differs from a laptop.
 
     `hold_headers=False`: a host without `allow_on_headers_stop_iteration`. `module=None`: no filter
-    at all. `listener`, `manager` and `cluster` are merged into those parts.
+    at all. `listener`, `manager` and `cluster` are merged into those parts. `in_front`: HTTP filters before it.
     """
     config = yaml.safe_load((ROOT / "envoy.yaml").read_text())
     config["admin"]["address"]["socket_address"]["port_value"] = admin_port
@@ -269,6 +269,7 @@ def configuration(port, admin_port, stub_port, access_log, *, vm_id, policy, htt
         wasm["configuration"]["value"] = policy
     if module is None:
         del connections["http_filters"][0]
+    connections["http_filters"][:0] = in_front
 
     provider, = resources["clusters"]
     endpoint = provider["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]

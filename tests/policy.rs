@@ -7,7 +7,7 @@ use tollgate::config::{
     Absent, Api, FilterConfig, HeaderFamily, HeaderHold, Media, RequestPath, Target, Tokenizer, Unreadable,
     Upgrades, UsageOption, Vocabulary,
 };
-use tollgate::identity::{identify, key};
+use tollgate::identity::{Caller, identify, key};
 use tollgate_budget::{Amount, Limit, OnLeaseEnd, Quota, Span, Tokens, Window};
 
 fn policy(value: Value) -> FilterConfig {
@@ -43,8 +43,8 @@ fn what_a_policy_does_not_say_has_the_documented_default() {
     assert_eq!(config.namespace, "default");
     assert_eq!(config.upgrades, Upgrades::Refuse);
     assert_eq!(config.route(&RequestPath::new("/v1/chat/completions")), Some(Api::OpenAiChat));
-    assert_eq!(config.routes.len(), 1);
     assert_eq!(config.hold.max_output, Tokens::new(65_536));
+    assert_eq!(config.hold.previous_response, Tokens::new(2000));
     assert_eq!(config.hold.max_share_milli, 1000);
     assert_eq!(config.hold.lease, Span::from_secs(600));
     assert_eq!(config.hold.on_lease_end, OnLeaseEnd::Charge);
@@ -55,6 +55,42 @@ fn what_a_policy_does_not_say_has_the_documented_default() {
     assert_eq!(config.response.usage, UsageOption::Inject);
     assert!(config.is_budget_path(&RequestPath::new("/tollgate/budget?x")));
     assert!(config.limits.is_empty() && config.subject.is_empty() && config.tiers.is_none());
+}
+
+#[test]
+fn the_known_paths_are_metered_by_default_whatever_stands_before_them() {
+    let config = policy(json!({"version": 1}));
+    for (path, api) in [
+        ("/v1/chat/completions", Some(Api::OpenAiChat)),
+        ("/chat/completions", Some(Api::OpenAiChat)),
+        ("/openai/deployments/any/chat/completions?api-version=1", Some(Api::OpenAiChat)),
+        ("/v1/completions", Some(Api::OpenAiCompletions)),
+        ("/openai/deployments/any/completions", Some(Api::OpenAiCompletions)),
+        ("/v1/embeddings", Some(Api::OpenAiEmbeddings)),
+        ("/openai/deployments/any/embeddings", Some(Api::OpenAiEmbeddings)),
+        ("/openai/v1/responses", Some(Api::OpenAiResponses)),
+        ("/openai/responses?api-version=1", Some(Api::OpenAiResponses)),
+        ("/v1/responses/compact", Some(Api::OpenAiResponses)),
+        ("/v1/responses/input_tokens", Some(Api::RequestOnly)),
+        ("/v1/responses/resp_1/cancel", None),
+        ("/v1/messages", Some(Api::AnthropicMessages)),
+        ("/anthropic/v1/messages?beta=true", Some(Api::AnthropicMessages)),
+        ("/v1/messages/batches", Some(Api::AnthropicMessages)),
+        ("/v1/messages/batches/msgbatch_1/cancel", None),
+        ("/v1/messages/count_tokens", Some(Api::RequestOnly)),
+        (
+            "/v1/projects/p/locations/l/publishers/anthropic/models/claude@1:rawPredict",
+            Some(Api::AnthropicMessages),
+        ),
+        (
+            "/v1/projects/p/locations/l/publishers/anthropic/models/count-tokens:rawPredict",
+            Some(Api::RequestOnly),
+        ),
+        ("/v1/threads/thread_1/messages", None),
+        ("/v1/models", None),
+    ] {
+        assert_eq!(config.route(&RequestPath::new(path)), api, "{path}");
+    }
 }
 
 #[test]
@@ -156,7 +192,11 @@ fn amounts_are_in_account_units_and_zero_suspends() {
         {"name": "a", "per": ["tenant"], "unit": "tokens", "window": {"sliding": "60s"}, "amount": {"free": 0, "pro": 5}},
         {"name": "b", "per": ["tenant"], "unit": "requests", "window": {"bucket": "1s", "burst": 7}, "amount": 3},
     ]));
-    let tier = |value: &str| identify(&[(b"x-tier", value.as_bytes())], &config).unwrap().tier(&config);
+    let tier = |value: &str| {
+        identify(Caller { headers: &[(b"x-tier", value.as_bytes())], metadata: &[] }, &config)
+            .unwrap()
+            .tier(&config)
+    };
     let amount = |units| Amount::new(units).unwrap();
     let window = Window::Sliding(Span::from_secs(60));
     assert_eq!(config.limits[0].limit(tier("free")), Limit { window, quota: Quota::Suspended });
@@ -170,7 +210,7 @@ fn an_account_is_named_by_its_limit_its_subject_and_the_models_family() {
     let config = limits(json!([
         {"name": "a", "per": ["tenant", "model"], "unit": "tokens", "window": {"sliding": "60s"}, "amount": 9},
     ]));
-    let subject = identify(&[(b"x-tenant", b"acme")], &config).unwrap();
+    let subject = identify(Caller { headers: &[(b"x-tenant", b"acme")], metadata: &[] }, &config).unwrap();
     let key = |model| key(&config, &config.limits[0], &subject, config.family(model));
     assert_eq!(key("gpt-4o"), key("mine"));
     assert_ne!(key("gpt-4o"), key("other"));

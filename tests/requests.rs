@@ -13,17 +13,26 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::Value;
-use tollgate::chat::{BodyError, Chat, Delivery, Dialect, OutputCap, Piece, UsageAsk, parse, rewrite};
-use tollgate::config::{HoldRules, Media, ModelRule, Tokenizer, Vocabulary};
+use tollgate::chat::{
+    BodyError, Chat, Delivery, Dialect, Framing, OutputCap, Piece, UsageAsk, parse, rewrite,
+};
+use tollgate::config::{FilterConfig, HoldRules, Media, ModelRule, RequestPath, Tokenizer, Vocabulary};
 use tollgate::estimate::memo::TextMemo;
 use tollgate::estimate::{Basis, Estimate, bytes, estimate};
 use tollgate_budget::{OnLeaseEnd, Span, Tokens};
 
-/// Requests in the dialect of OpenAI chat, with what is expected of them.
+/// Requests in the dialects that are read, with what is expected of them.
 struct Request {
     id: String,
+    dialect: Dialect,
     body: Vec<u8>,
     expected: Value,
+}
+
+impl Request {
+    fn read(&self) -> Result<Chat<'_>, BodyError> {
+        parse(self.dialect, &self.body)
+    }
 }
 
 fn folder(name: &str) -> PathBuf {
@@ -34,18 +43,22 @@ fn manifest(name: &str) -> Value {
     serde_json::from_slice(&fs::read(folder(name).join("manifest.json")).unwrap()).unwrap()
 }
 
+/// What a path is read as without a policy's routes.
+fn dialect(path: &str) -> Option<Dialect> {
+    static DEFAULT: LazyLock<FilterConfig> =
+        LazyLock::new(|| FilterConfig::from_slice(b"{\"version\":1}").unwrap());
+    DEFAULT.route(&RequestPath::new(path)).and_then(Dialect::of)
+}
+
 /// Cases whose headers let the body be read at all.
 fn cases() -> Vec<Request> {
     let manifest = manifest("cases");
-    let chat = |case: &&Value| {
-        case["kind"] == "request"
-            && case["path"].as_str().unwrap().ends_with("/chat/completions")
-            && case["headers"]["content-encoding"].is_null()
-    };
-    manifest["cases"].as_array().unwrap().iter().filter(chat).map(case).collect()
+    let readable = |case: &&Value| case["kind"] == "request" && case["headers"]["content-encoding"].is_null();
+    manifest["cases"].as_array().unwrap().iter().filter(readable).filter_map(case).collect()
 }
 
-fn case(case: &Value) -> Request {
+fn case(case: &Value) -> Option<Request> {
+    let dialect = dialect(case["path"].as_str().unwrap())?;
     let body = fs::read(folder("cases").join(case["file"].as_str().unwrap())).unwrap();
     let body = match case.get("inflate") {
         Some(inflate) => {
@@ -55,7 +68,12 @@ fn case(case: &Value) -> Request {
         }
         None => body,
     };
-    Request { id: case["id"].as_str().unwrap().into(), body, expected: case["expected"].clone() }
+    Some(Request {
+        id: case["id"].as_str().unwrap().into(),
+        dialect,
+        body,
+        expected: case["expected"].clone(),
+    })
 }
 
 fn fixtures() -> Vec<Request> {
@@ -63,11 +81,15 @@ fn fixtures() -> Vec<Request> {
     let mut requests = Vec::new();
     for fixture in manifest["fixtures"].as_array().unwrap() {
         for request in [&fixture["request"], &fixture["request_stream"]] {
-            let path = request["path"].as_str().unwrap_or_default();
-            if path.split('?').next().unwrap().ends_with("/chat/completions") {
+            if let Some(dialect) = dialect(request["path"].as_str().unwrap_or_default()) {
                 let file = request["file"].as_str().unwrap();
                 let body = fs::read(folder("fixtures").join(file)).unwrap();
-                requests.push(Request { id: file.into(), body, expected: request["expected"].clone() });
+                requests.push(Request {
+                    id: file.into(),
+                    dialect,
+                    body,
+                    expected: request["expected"].clone(),
+                });
             }
         }
     }
@@ -86,6 +108,7 @@ fn case_rules(tokenizer: Tokenizer) -> (ModelRule, HoldRules) {
     };
     let hold = HoldRules {
         max_output: Tokens::new(32_000),
+        previous_response: Tokens::new(2000),
         max_share_milli: 1000,
         lease: Span::from_secs(600),
         on_lease_end: OnLeaseEnd::Charge,
@@ -96,6 +119,14 @@ fn case_rules(tokenizer: Tokenizer) -> (ModelRule, HoldRules) {
 fn read(body: &[u8]) -> Result<Chat<'_>, BodyError> {
     parse(Dialect::OpenAiChat, body)
 }
+
+const DIALECTS: [Dialect; 5] = [
+    Dialect::OpenAiChat,
+    Dialect::OpenAiCompletions,
+    Dialect::OpenAiEmbeddings,
+    Dialect::OpenAiResponses,
+    Dialect::AnthropicMessages,
+];
 
 fn estimated(chat: &Chat<'_>, tokenizer: Tokenizer, ceiling: Option<u64>) -> Option<Estimate> {
     let (model, hold) = case_rules(tokenizer);
@@ -115,10 +146,14 @@ fn assert_band(id: &str, what: &str, found: u64, band: &Value) {
 #[test]
 fn every_case_and_fixture_is_metered_within_its_bands_or_refused_where_it_may_be() {
     let requests: Vec<Request> = cases().into_iter().chain(fixtures()).collect();
-    assert!(requests.len() >= 50, "{} requests found", requests.len());
-    for Request { id, body, expected } in &requests {
+    assert!(requests.len() >= 70, "{} requests found", requests.len());
+    for dialect in DIALECTS {
+        assert!(requests.iter().any(|request| request.dialect == dialect), "{dialect:?}");
+    }
+    for request in &requests {
+        let Request { id, expected, .. } = request;
         let decision = expected["decision"].as_str().unwrap();
-        let chat = match (read(body), decision) {
+        let chat = match (request.read(), decision) {
             (Ok(chat), "meter" | "meter_or_reject") => chat,
             (Err(_), "reject" | "meter_or_reject") => continue,
             (outcome, _) => panic!("{id}: {decision} expected, got {:?}", outcome.map(|_| "a chat")),
@@ -141,6 +176,7 @@ fn assert_flags(id: &str, chat: &Chat<'_>, expected: &Value) {
     }
     match expected.get("output_cap") {
         Some(Value::Null) => assert_eq!(chat.output_cap, OutputCap::Absent, "{id}"),
+        Some(cap) if *cap == 0 => assert_eq!(chat.output_cap, OutputCap::NoOutput, "{id}"),
         Some(cap) => assert_eq!(chat.output_cap, OutputCap::AtMost(cap.as_u64().unwrap()), "{id}"),
         None => {}
     }
@@ -156,7 +192,7 @@ fn assert_flags(id: &str, chat: &Chat<'_>, expected: &Value) {
 #[test]
 fn refusals_among_the_cases_say_what_is_wrong() {
     let refused: Vec<(String, BodyError)> =
-        cases().iter().filter_map(|request| Some((request.id.clone(), read(&request.body).err()?))).collect();
+        cases().iter().filter_map(|request| Some((request.id.clone(), request.read().err()?))).collect();
     let found: Vec<(&str, BodyError)> = refused.iter().map(|(id, error)| (id.as_str(), *error)).collect();
     assert_eq!(
         found,
@@ -165,31 +201,38 @@ fn refusals_among_the_cases_say_what_is_wrong() {
             ("req-deep-messages", BodyError::TooDeep),
             ("req-trailing-object", BodyError::NotJson { offset: 74 }),
             ("req-empty-body", BodyError::Empty),
+            ("req-anthropic-batch", BodyError::Batch),
         ]
     );
 }
 
 #[test]
 fn text_counts_are_exact() {
-    for Request { id, body, expected } in fixtures() {
-        let chat = read(&body).unwrap();
+    for request in fixtures() {
+        let Request { id, expected, .. } = &request;
+        let chat = request.read().unwrap();
         // With tools the text is a schema, whose rendering is the provider's secret.
-        if id.starts_with("openai-chat-tools") {
+        if chat.pieces.iter().any(|piece| matches!(piece, Piece::Tool(_))) {
             continue;
         }
-        let framing = 3 + 3 * chat.messages;
-        // The role is one token, which the fixtures do not count as text.
-        let text = estimated(&chat, EXACT, None).unwrap().prompt.count() - framing - chat.messages;
+        let framing = match chat.framing {
+            // The role is one token, which the fixtures do not count as text.
+            Framing::Turns => 3 + (3 + 1) * chat.messages,
+            Framing::Bare => 0,
+        };
+        let text = estimated(&chat, EXACT, None).unwrap().prompt.count() - framing;
         assert_eq!(text, expected["o200k_text_tokens"].as_u64().unwrap(), "{id}");
     }
 }
 
 #[test]
 fn usage_is_asked_for_where_a_stream_lacks_it_and_all_other_bytes_stay() {
-    for Request { id, body, .. } in cases().iter().chain(&fixtures()) {
-        let Ok(chat) = read(body) else { continue };
+    for request in cases().iter().chain(&fixtures()) {
+        let Request { id, dialect, body, .. } = request;
+        let Ok(chat) = request.read() else { continue };
         let rewritten = rewrite::include_usage(body, &chat);
-        let wanted = chat.delivery == Delivery::Streamed && chat.usage != UsageAsk::Asked;
+        let asks = matches!(dialect, Dialect::OpenAiChat | Dialect::OpenAiCompletions);
+        let wanted = asks && chat.delivery == Delivery::Streamed && chat.usage != UsageAsk::Asked;
         assert_eq!(rewritten.is_some(), wanted, "{id}");
         let Some(rewritten) = rewritten else { continue };
         let mut before: Value = serde_json::from_slice(body).unwrap();
@@ -198,15 +241,15 @@ fn usage_is_asked_for_where_a_stream_lacks_it_and_all_other_bytes_stay() {
         }
         before["stream_options"]["include_usage"] = true.into();
         assert_eq!(serde_json::from_slice::<Value>(&rewritten).unwrap(), before, "{id}");
-        assert_eq!(read(&rewritten).unwrap().usage, UsageAsk::Asked, "{id}");
+        assert_eq!(parse(*dialect, &rewritten).unwrap().usage, UsageAsk::Asked, "{id}");
     }
 }
 
 #[test]
 fn no_part_of_a_body_passes_for_the_whole() {
-    for Request { id, body, .. } in fixtures() {
+    for Request { id, dialect, body, .. } in fixtures() {
         for length in 0..body.len() {
-            let error = read(&body[..length]).unwrap_err();
+            let error = parse(dialect, &body[..length]).unwrap_err();
             assert!(
                 matches!(error, BodyError::Empty | BodyError::NotJson { .. }),
                 "{id} at {length}: {error}"
@@ -217,10 +260,10 @@ fn no_part_of_a_body_passes_for_the_whole() {
 
 #[test]
 fn a_client_that_escapes_every_letter_pays_the_same() {
-    for Request { id, body, .. } in fixtures() {
+    for Request { id, dialect, body, .. } in fixtures() {
         let plain: Value = serde_json::from_slice(&body).unwrap();
         let escaped = escaped(&plain).to_string().replace("\\\\u", "\\u");
-        let cost = |body: &[u8]| estimated(&read(body).unwrap(), EXACT, None).unwrap();
+        let cost = |body: &[u8]| estimated(&parse(dialect, body).unwrap(), EXACT, None).unwrap();
         if plain["tools"].is_null() {
             assert_eq!(cost(escaped.as_bytes()), cost(&body), "{id}");
         }
@@ -243,8 +286,9 @@ fn a_text_seen_before_costs_what_it_cost_the_first_time() {
     let (model, hold) = case_rules(EXACT);
     let mut memo = TextMemo::new([1; 16]);
     for round in 0..3 {
-        for Request { id, body, .. } in cases().iter().chain(&fixtures()) {
-            let Ok(chat) = read(body) else { continue };
+        for request in cases().iter().chain(&fixtures()) {
+            let Request { id, .. } = request;
+            let Ok(chat) = request.read() else { continue };
             let fresh = estimated(&chat, EXACT, None);
             let warm = estimate(&chat, &model, &hold, None, memo.within(round / 2)).ok();
             assert_eq!(warm, fresh, "{id}");
@@ -257,8 +301,9 @@ fn the_size_of_a_body_bounds_its_text() {
     let is_medium = |piece: &Piece<'_>| matches!(piece, Piece::Image(_) | Piece::Audio | Piece::File);
     for tokenizer in [EXACT, LIKE, Tokenizer::Characters { per_token_milli: 4000 }] {
         let (model, hold) = case_rules(tokenizer);
-        for Request { id, body, .. } in cases().iter().chain(&fixtures()) {
-            let Ok(chat) = read(body) else { continue };
+        for request in cases().iter().chain(&fixtures()) {
+            let Request { id, body, .. } = request;
+            let Ok(chat) = request.read() else { continue };
             if chat.pieces.iter().any(is_medium) {
                 continue;
             }
@@ -318,6 +363,20 @@ fn json() -> impl Strategy<Value = Value> {
     })
 }
 
+/// What an input may be somewhere, and what it may be nowhere.
+fn inputs() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        "\\PC{0,40}".prop_map(Value::from),
+        prop::collection::vec(any::<u32>(), 0..9).prop_map(Value::from),
+        prop::collection::vec(message(), 0..3).prop_map(Value::from),
+        json(),
+    ]
+}
+
+fn dialects() -> impl Strategy<Value = Dialect> {
+    prop::sample::select(DIALECTS.to_vec())
+}
+
 fn message() -> impl Strategy<Value = Value> {
     let content = prop_oneof![
         "\\PC{0,80}".prop_map(Value::from),
@@ -331,17 +390,18 @@ proptest! {
     #![proptest_config(seeded(512))]
 
     #[test]
-    fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        let _ = read(&bytes);
+    fn no_bytes_make_the_reader_panic(dialect in dialects(), bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = parse(dialect, &bytes);
     }
 
     #[test]
-    fn no_json_makes_the_reader_panic_in_any_field(field in prop::sample::select(vec![
+    fn no_json_makes_the_reader_panic_in_any_field(dialect in dialects(), field in prop::sample::select(vec![
         "model", "messages", "tools", "functions", "response_format", "stream", "stream_options", "max_tokens",
-        "n", "documents", "prediction", "other",
+        "n", "documents", "prediction", "prompt", "suffix", "input", "instructions", "text", "previous_response_id",
+        "conversation", "background", "system", "output_config", "requests", "other",
     ]), value in json(), content in json()) {
         let body = serde_json::json!({field: value, "Messages": [{"content": content}]}).to_string();
-        if let Ok(chat) = read(body.as_bytes()) {
+        if let Ok(chat) = parse(dialect, body.as_bytes()) {
             prop_assert!(estimated(&chat, LIKE, None).is_some());
             let _ = estimated(&chat, LIKE, Some(10));
         }
@@ -359,6 +419,42 @@ proptest! {
             prop_assert!(count == 0 || prompt >= least + 3);
             least = prompt;
         }
+    }
+
+    #[test]
+    fn no_other_reading_of_an_input_is_the_cheaper_one(
+        dialect in dialects(),
+        key in prop::sample::select(vec!["messages", "prompt", "suffix", "input", "system", "instructions"]),
+        first in inputs(),
+        second in inputs(),
+    ) {
+        let cost = |body: String| estimated(&parse(dialect, body.as_bytes()).ok()?, EXACT, None);
+        let both = cost(format!(r#"{{"{key}":{first},"{}":{second}}}"#, key.to_uppercase()));
+        let each = [&first, &second].map(|input| cost(format!(r#"{{"{key}":{input}}}"#)));
+        if let [Some(first), Some(second)] = each {
+            let both = both.unwrap();
+            prop_assert!(both.prompt >= first.prompt.max(second.prompt));
+            prop_assert!(both.output >= first.output.max(second.output));
+        }
+    }
+
+    #[test]
+    fn a_batch_costs_what_its_prompts_cost_one_by_one(
+        prompts in prop::collection::vec(prop_oneof![
+            "\\PC{0,40}".prop_map(Value::from),
+            prop::collection::vec(any::<u32>(), 0..9).prop_map(Value::from),
+        ], 1..6),
+        n in 1_u64..4,
+        suffix in "[a-z ]{0,20}",
+    ) {
+        let cost = |prompt: &Value| {
+            let body = serde_json::json!({"prompt": prompt, "suffix": suffix, "n": n, "max_tokens": 7}).to_string();
+            let chat = parse(Dialect::OpenAiCompletions, body.as_bytes()).unwrap();
+            let found = estimated(&chat, EXACT, None).unwrap();
+            (found.prompt.count(), found.output.count())
+        };
+        let each = prompts.iter().map(cost).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        prop_assert_eq!(cost(&prompts.into()), each);
     }
 
     #[test]
@@ -445,7 +541,8 @@ proptest! {
         which in any::<prop::sample::Index>(),
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..4), 1..6),
     ) {
-        let mut body = which.get(&SMALL).body.clone();
+        let Request { dialect, body, .. } = which.get(&SMALL);
+        let mut body = body.clone();
         for (place, byte, edit) in edits {
             let at = place.index(body.len());
             match edit {
@@ -459,10 +556,10 @@ proptest! {
                 _ => body[at] = b'"',
             }
         }
-        if let Ok(chat) = read(&body) {
+        if let Ok(chat) = parse(*dialect, &body) {
             prop_assert!(estimated(&chat, EXACT, None).is_some());
             if let Some(rewritten) = rewrite::include_usage(&body, &chat) {
-                prop_assert_eq!(read(&rewritten).unwrap().pieces, chat.pieces);
+                prop_assert_eq!(parse(*dialect, &rewritten).unwrap().pieces, chat.pieces);
             }
         }
     }

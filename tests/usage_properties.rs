@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tollgate::config::Tokenizer;
-use tollgate::usage::{Held, HideUsage, Passed, Report, UsageMeter, charge};
+use tollgate::usage::{Dialect, Held, HideUsage, Passed, Report, UsageMeter, charge};
 use tollgate_budget::Tokens;
 
 const TOKENIZER: Tokenizer = Tokenizer::Characters { per_token_milli: 4000 };
@@ -45,6 +45,14 @@ const FRAGMENTS: &[&str] = &[
     "{\"error\":null,",
     "\"x_groq\":{\"usage\":{\"prompt_tokens\":1.0,\"completion_tokens\":2e0}}",
     "\"usage\":{\"prompt_tokens\":-1}",
+    "{\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":7,\"output_tokens\":1}}}",
+    "{\"type\":\"content_block_delta\",\"delta\":{\"text\":\"hello \\u00e9\"}}",
+    "{\"type\":\"message_delta\",\"usage\":{\"output_tokens\":9,\"cache_read_input_tokens\":3}}",
+    "{\"type\":\"message_stop\"}",
+    "{\"type\":\"response.output_text.delta\",\"delta\":\"hello\"}",
+    "{\"type\":\"response.audio.delta\",\"delta\":\"AAAA\"}",
+    "{\"type\":\"response.completed\",\"response\":{\"status\":\"completed\",\"usage\":{\"input_tokens\":4,\"output_tokens\":2}}}",
+    "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}",
     "[DONE]",
     "{",
     "}",
@@ -69,12 +77,16 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(fragment, 0..40).prop_map(|fragments| fragments.concat())
 }
 
+fn dialect() -> impl Strategy<Value = Dialect> {
+    prop::sample::select(&Dialect::ALL[..])
+}
+
 fn hide() -> impl Strategy<Value = HideUsage> {
     prop_oneof![Just(HideUsage::Hide), Just(HideUsage::Keep)]
 }
 
-fn run<'a>(hide: HideUsage, pieces: impl Iterator<Item = &'a [u8]>) -> (Report, Vec<u8>) {
-    let mut meter = UsageMeter::new(TOKENIZER, hide);
+fn run<'a>(dialect: Dialect, hide: HideUsage, pieces: impl Iterator<Item = &'a [u8]>) -> (Report, Vec<u8>) {
+    let mut meter = UsageMeter::new(dialect, TOKENIZER, hide);
     let mut out = Vec::new();
     for piece in pieces {
         match meter.chunk(piece) {
@@ -100,11 +112,12 @@ proptest! {
     #[test]
     fn no_bytes_and_no_cuts_make_a_difference(
         bytes in bytes(),
+        dialect in dialect(),
         hide in hide(),
         lengths in prop::collection::vec(1usize..40, 1..20),
     ) {
-        let whole = run(hide, std::iter::once(&bytes[..]));
-        prop_assert_eq!(&run(hide, bytes.chunks(1)), &whole);
+        let whole = run(dialect, hide, std::iter::once(&bytes[..]));
+        prop_assert_eq!(&run(dialect, hide, bytes.chunks(1)), &whole);
         let mut lengths = lengths.iter().cycle();
         let mut rest = &bytes[..];
         let pieces = std::iter::from_fn(|| {
@@ -112,7 +125,7 @@ proptest! {
             rest = later;
             (!piece.is_empty()).then_some(piece)
         });
-        prop_assert_eq!(&run(hide, pieces), &whole);
+        prop_assert_eq!(&run(dialect, hide, pieces), &whole);
         match hide {
             HideUsage::Keep => prop_assert_eq!(&whole.1, &bytes),
             HideUsage::Hide => prop_assert!(is_part_of(&whole.1, &bytes)),
@@ -120,9 +133,12 @@ proptest! {
     }
 
     #[test]
-    fn whatever_a_provider_sends_hiding_does_not_change_what_is_charged(bytes in bytes()) {
+    fn whatever_a_provider_sends_hiding_does_not_change_what_is_charged(
+        bytes in bytes(),
+        dialect in dialect(),
+    ) {
         let held = Held { prompt: Tokens::new(40), output: Tokens::new(400) };
-        let [hidden, kept] = [HideUsage::Hide, HideUsage::Keep].map(|hide| run(hide, std::iter::once(&bytes[..])).0);
+        let [hidden, kept] = [HideUsage::Hide, HideUsage::Keep].map(|hide| run(dialect, hide, std::iter::once(&bytes[..])).0);
         prop_assert_eq!(charge(&hidden, held), charge(&kept, held));
         prop_assert_eq!(hidden, kept);
     }

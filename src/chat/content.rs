@@ -8,13 +8,13 @@ use std::fmt::Display;
 
 use serde::de::{MapAccess, SeqAccess};
 
-use super::media::{Media, MediaKind, Source, apply, data_kind, detail_of};
-use super::shape::{Draft, Shape, each, next_key, raw, skip, take};
+use super::media::{Media, MediaKind, Source, apply, data_kind, detail_of, reclassify};
+use super::shape::{Draft, Shape, each, next_key, raw, skip, take, text_of};
 use super::{BodyError, ImageSource, Piece};
 
 /// Levels below a message. No API nests a tenth of it; sixty-four frames of the reader are far from the
 /// 1 MiB of stack that the module has.
-const DEPTH: u8 = 64;
+pub(super) const DEPTH: u8 = 64;
 
 /// The list of messages, and each message in it.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ impl<'a> Shape<'a> for Messages {
 }
 
 #[derive(Clone, Copy)]
-struct Message;
+pub(super) struct Message;
 
 impl<'a> Shape<'a> for Message {
     const FIELD: &'static str = "messages[]";
@@ -41,7 +41,7 @@ impl<'a> Shape<'a> for Message {
             match &*key {
                 "role" => take(&mut fields, draft, Role)?,
                 "name" => take(&mut fields, draft, Name)?,
-                "content" => take(&mut fields, draft, Content { left: DEPTH })?,
+                "content" => take(&mut fields, draft, Content::NEW)?,
                 "tool_calls" => take(&mut fields, draft, Calls)?,
                 "function_call" => take(&mut fields, draft, Call)?,
                 // An earlier answer that was spoken, by its id.
@@ -56,10 +56,10 @@ impl<'a> Shape<'a> for Message {
 }
 
 #[derive(Clone, Copy)]
-struct Role;
+pub(super) struct Role;
 
 impl<'a> Shape<'a> for Role {
-    const FIELD: &'static str = "messages[].role";
+    const FIELD: &'static str = "role";
 
     fn text(self, draft: &mut Draft<'a>, role: Cow<'a, str>) -> Result<(), BodyError> {
         draft.push(Piece::Role(role))
@@ -67,10 +67,10 @@ impl<'a> Shape<'a> for Role {
 }
 
 #[derive(Clone, Copy)]
-struct Name;
+pub(super) struct Name;
 
 impl<'a> Shape<'a> for Name {
-    const FIELD: &'static str = "messages[].name";
+    const FIELD: &'static str = "name";
 
     fn text(self, draft: &mut Draft<'a>, name: Cow<'a, str>) -> Result<(), BodyError> {
         draft.push(Piece::Name(name))
@@ -79,12 +79,16 @@ impl<'a> Shape<'a> for Name {
 
 /// A text, a list of parts, or one part.
 #[derive(Clone, Copy)]
-struct Content {
+pub(super) struct Content {
     left: u8,
 }
 
+impl Content {
+    pub(super) const NEW: Self = Self { left: DEPTH };
+}
+
 impl<'a> Shape<'a> for Content {
-    const FIELD: &'static str = "messages[].content";
+    const FIELD: &'static str = "content";
 
     fn text(self, draft: &mut Draft<'a>, text: Cow<'a, str>) -> Result<(), BodyError> {
         draft.text(text)
@@ -123,10 +127,21 @@ impl Part {
     pub(super) const fn within(left: u8) -> Self {
         Self { left, strings: Strings::MaybeData }
     }
+
+    /// What a provider adds to the parts of an answer and takes back as it was. Elsewhere the same names may
+    /// hold text: some servers put every member of a document into the prompt.
+    fn is_kept_from_the_model(self, key: &str) -> bool {
+        self.is_content()
+            && matches!(key, "annotations" | "citations" | "logprobs" | "signature" | "tool_use_id")
+    }
+
+    const fn is_content(self) -> bool {
+        matches!(self.strings, Strings::Text)
+    }
 }
 
 impl<'a> Shape<'a> for Part {
-    const FIELD: &'static str = "messages[].content[]";
+    const FIELD: &'static str = "content[]";
 
     fn text(self, draft: &mut Draft<'a>, text: Cow<'a, str>) -> Result<(), BodyError> {
         match (self.strings, data_kind(&text)) {
@@ -147,10 +162,19 @@ impl<'a> Shape<'a> for Part {
     fn map<A: MapAccess<'a>>(self, draft: &mut Draft<'a>, mut fields: A) -> Result<(), A::Error> {
         let left = deeper(draft, self.left)?;
         let first = draft.pieces.len();
-        let mut detail = None;
+        let (mut class, mut detail) = (None, None);
         while let Some(key) = next_key(&mut fields)? {
             match &*key {
-                "type" | "id" | "cache_control" => skip(&mut fields)?,
+                "type" => class = text_of(raw(&mut fields)?),
+                "id" | "cache_control" => skip(&mut fields)?,
+                _ if self.is_kept_from_the_model(&key) => skip(&mut fields)?,
+                "encrypted_content" if self.is_content() => draft.sealed(raw(&mut fields)?),
+                // An earlier call, by which a model reads the names of what it gave as well.
+                "input" => {
+                    let outcome = draft.push(Piece::Call);
+                    draft.check(outcome)?;
+                    take(&mut fields, draft, Argument { left })?;
+                }
                 "text" | "content" => take(&mut fields, draft, Content { left })?,
                 "image_url" | "image" | "input_image" => {
                     take(&mut fields, draft, Media { kind: MediaKind::Image, left })?;
@@ -167,17 +191,19 @@ impl<'a> Shape<'a> for Part {
                 _ => take(&mut fields, draft, Self { left, strings: Strings::MaybeData })?,
             }
         }
-        apply(detail, draft.pieces.get_mut(first..).unwrap_or_default());
+        let found = draft.pieces.get_mut(first..).unwrap_or_default();
+        reclassify(class.as_deref(), found);
+        apply(detail, found);
         Ok(())
     }
 }
 
 /// The calls that the model made in an earlier turn.
 #[derive(Clone, Copy)]
-struct Calls;
+pub(super) struct Calls;
 
 impl<'a> Shape<'a> for Calls {
-    const FIELD: &'static str = "messages[].tool_calls";
+    const FIELD: &'static str = "tool_calls";
 
     fn seq<A: SeqAccess<'a>>(self, draft: &mut Draft<'a>, items: A) -> Result<(), A::Error> {
         each(draft, items, Call)
@@ -186,10 +212,10 @@ impl<'a> Shape<'a> for Calls {
 
 /// One call: `{id, type, function: {name, arguments}}`, or the older `{name, arguments}`.
 #[derive(Clone, Copy)]
-struct Call;
+pub(super) struct Call;
 
 impl<'a> Shape<'a> for Call {
-    const FIELD: &'static str = "messages[].tool_calls[]";
+    const FIELD: &'static str = "tool_calls[]";
 
     fn map<A: MapAccess<'a>>(self, draft: &mut Draft<'a>, mut fields: A) -> Result<(), A::Error> {
         let outcome = draft.push(Piece::Call);
@@ -198,7 +224,7 @@ impl<'a> Shape<'a> for Call {
             match &*key {
                 "id" | "type" | "index" => skip(&mut fields)?,
                 "function" | "custom" => take(&mut fields, draft, CallBody)?,
-                _ => take(&mut fields, draft, Argument { left: DEPTH })?,
+                _ => take(&mut fields, draft, Argument::NEW)?,
             }
         }
         Ok(())
@@ -206,14 +232,14 @@ impl<'a> Shape<'a> for Call {
 }
 
 #[derive(Clone, Copy)]
-struct CallBody;
+pub(super) struct CallBody;
 
 impl<'a> Shape<'a> for CallBody {
-    const FIELD: &'static str = "messages[].tool_calls[].function";
+    const FIELD: &'static str = "tool_calls[].function";
 
     fn map<A: MapAccess<'a>>(self, draft: &mut Draft<'a>, mut fields: A) -> Result<(), A::Error> {
         while next_key(&mut fields)?.is_some() {
-            take(&mut fields, draft, Argument { left: DEPTH })?;
+            take(&mut fields, draft, Argument::NEW)?;
         }
         Ok(())
     }
@@ -221,12 +247,16 @@ impl<'a> Shape<'a> for CallBody {
 
 /// A call's name or arguments. Arguments given as JSON instead of a string are read with their keys.
 #[derive(Clone, Copy)]
-struct Argument {
+pub(super) struct Argument {
     left: u8,
 }
 
+impl Argument {
+    pub(super) const NEW: Self = Self { left: DEPTH };
+}
+
 impl<'a> Shape<'a> for Argument {
-    const FIELD: &'static str = "messages[].tool_calls[].function";
+    const FIELD: &'static str = "tool_calls[].function";
 
     fn text(self, draft: &mut Draft<'a>, text: Cow<'a, str>) -> Result<(), BodyError> {
         draft.text(text)

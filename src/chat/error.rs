@@ -21,6 +21,8 @@ pub enum BodyError {
     WrongType {
         field: &'static str,
     },
+    /// Many requests in one body, which may be of many models.
+    Batch,
     /// Given twice, where no reading is the safe one.
     Duplicate {
         field: &'static str,
@@ -36,6 +38,7 @@ impl fmt::Display for BodyError {
             Self::NotAnObject => f.write_str("The body is not a JSON object."),
             Self::TooDeep => f.write_str("The body is nested too deeply."),
             Self::TooManyParts => f.write_str("The body has too many messages or content parts."),
+            Self::Batch => f.write_str("Batches are not metered here. Send their requests one by one."),
             Self::WrongType { field } => write!(f, "'{field}' has a value of the wrong type."),
             Self::Duplicate { field } => write!(f, "'{field}' is given more than once."),
         }

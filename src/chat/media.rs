@@ -42,7 +42,7 @@ pub(super) struct Media {
 }
 
 impl<'a> Shape<'a> for Media {
-    const FIELD: &'static str = "messages[].content[]";
+    const FIELD: &'static str = "content[]";
 
     fn text(self, draft: &mut Draft<'a>, url: Cow<'a, str>) -> Result<(), BodyError> {
         draft.push(self.kind.piece(ImageSource::Url(url)))
@@ -67,7 +67,7 @@ impl<'a> Shape<'a> for Media {
                     ("null", _) => {}
                     (literal, ImageSource::Elsewhere) => match text_of(literal) {
                         Some(url) => source = ImageSource::Url(url),
-                        None => return Err(draft.stop(Self::wrong())),
+                        None => return Err(draft.stop(self.wrong())),
                     },
                     (_, ImageSource::Url(_) | ImageSource::Base64(_)) => {
                         return Err(draft.stop(BodyError::Duplicate { field: Self::FIELD }));
@@ -95,7 +95,7 @@ pub(super) struct Source {
 }
 
 impl<'a> Shape<'a> for Source {
-    const FIELD: &'static str = "messages[].content[].source";
+    const FIELD: &'static str = "content[].source";
 
     fn text(self, draft: &mut Draft<'a>, text: Cow<'a, str>) -> Result<(), BodyError> {
         Part::ANY.text(draft, text)
@@ -147,6 +147,23 @@ pub(super) fn detail_of(literal: &str) -> Option<Detail> {
         (_, Some("low")) => Some(Detail::Low),
         (_, Some("high")) => Some(Detail::High),
         (_, Some(_) | None) => Some(Detail::Auto),
+    }
+}
+
+/// What the kind of a part, which may come last, says of the media found in it.
+pub(super) fn reclassify(class: Option<&str>, pieces: &mut [Piece<'_>]) {
+    for piece in pieces {
+        match (class, &piece) {
+            // An address says nothing of what is there.
+            (
+                Some("document"),
+                Piece::Image(Image { source: ImageSource::Url(_) | ImageSource::Elsewhere, .. }),
+            ) => *piece = Piece::File,
+            (Some("input_image"), Piece::File) => {
+                *piece = Piece::Image(Image { source: ImageSource::Elsewhere, detail: None });
+            }
+            (_, _) => {}
+        }
     }
 }
 

@@ -7,13 +7,22 @@
 pub mod body;
 pub mod rewrite;
 
+mod anthropic;
+mod any;
+mod completions;
 mod content;
+mod embeddings;
 mod error;
 mod media;
 mod number;
+mod offers;
 mod openai;
+mod prompts;
+mod reading;
+mod responses;
 mod shape;
 mod stream_options;
+mod system;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -21,29 +30,55 @@ use std::ops::Range;
 pub use error::BodyError;
 
 use crate::config::Api;
+use reading::Fields;
 
 /// The way a body spells a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Dialect {
     /// `POST …/chat/completions`, by OpenAI and everyone who speaks like it.
     OpenAiChat,
+    OpenAiCompletions,
+    OpenAiEmbeddings,
+    OpenAiResponses,
+    AnthropicMessages,
 }
 
 impl Dialect {
+    pub const ALL: [Self; 5] = [
+        Self::OpenAiChat,
+        Self::OpenAiCompletions,
+        Self::OpenAiEmbeddings,
+        Self::OpenAiResponses,
+        Self::AnthropicMessages,
+    ];
+
     /// `None` where the body is not read.
     pub const fn of(api: Api) -> Option<Self> {
         match api {
             Api::OpenAiChat => Some(Self::OpenAiChat),
+            Api::OpenAiCompletions => Some(Self::OpenAiCompletions),
+            Api::OpenAiEmbeddings => Some(Self::OpenAiEmbeddings),
+            Api::OpenAiResponses => Some(Self::OpenAiResponses),
+            Api::AnthropicMessages => Some(Self::AnthropicMessages),
             Api::RequestOnly | Api::Free => None,
+        }
+    }
+
+    /// What is behind the keys of its body, beside those that all have.
+    const fn fields(self) -> Fields {
+        match self {
+            Self::OpenAiChat => openai::FIELDS,
+            Self::OpenAiCompletions => completions::FIELDS,
+            Self::OpenAiEmbeddings => embeddings::FIELDS,
+            Self::OpenAiResponses => responses::FIELDS,
+            Self::AnthropicMessages => anthropic::FIELDS,
         }
     }
 }
 
 /// Reads a whole body. Strings without escapes are borrowed from it.
 pub fn parse(dialect: Dialect, body: &[u8]) -> Result<Chat<'_>, BodyError> {
-    match dialect {
-        Dialect::OpenAiChat => openai::parse(body),
-    }
+    reading::parse(dialect, body)
 }
 
 /// What of one request costs tokens.
@@ -55,10 +90,17 @@ pub struct Chat<'a> {
     pub pieces: Vec<Piece<'a>>,
     /// Messages opened, whatever is in them; never more than [`MAX_PIECES`].
     pub messages: u64,
+    /// Prompts of a batch, at least one.
+    pub prompts: u64,
+    /// Tokens of the prompt that need no counting: ids, and what only the provider can read.
+    pub given_tokens: u64,
+    pub framing: Framing,
+    pub context: Context,
     pub output_cap: OutputCap,
-    /// Answers to pay for, at least one.
+    /// Answers to pay for over all prompts, at least one.
     pub choices: u64,
     pub delivery: Delivery,
+    pub answering: Answering,
     pub usage: UsageAsk,
     /// What turns the body into one that asks for usage; `None` where nothing is to be added.
     usage_edit: Option<Edit>,
@@ -72,6 +114,8 @@ pub enum Piece<'a> {
     /// The speaker's name, which the model sees.
     Name(Cow<'a, str>),
     Text(Cow<'a, str>),
+    /// Text that every prompt of a batch gets.
+    Suffix(Cow<'a, str>),
     /// One tool or function call opens; its name and arguments follow as text.
     Call,
     /// One tool or function on offer, as JSON.
@@ -120,6 +164,25 @@ pub enum OutputCap {
     AtMost(u64),
     /// One name gives a cap and another says that there is none; the upstream may obey either.
     AtMostOrNone(u64),
+    /// The API answers without tokens.
+    NoOutput,
+}
+
+/// What a provider puts around the texts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Framing {
+    /// The marks of a conversation, whose next turn is the answer's.
+    Turns,
+    Bare,
+}
+
+/// Whether the body has all of its prompt.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Context {
+    #[default]
+    Whole,
+    /// The provider puts something before it that it keeps.
+    Continued,
 }
 
 /// How the answer is to come.
@@ -127,6 +190,15 @@ pub enum OutputCap {
 pub enum Delivery {
     Whole,
     Streamed,
+}
+
+/// When the answer comes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Answering {
+    /// With the reply, or in it.
+    Now,
+    /// Whoever wants it asks again, maybe past us; the reply may tell nothing of its cost.
+    Later,
 }
 
 /// What `stream_options.include_usage` says, streaming or not.

@@ -10,13 +10,20 @@ use std::fmt::{self, Display};
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{BodyError, MAX_PIECES, Piece};
+use super::any::AnyShape;
+use super::{BodyError, Context, MAX_PIECES, Piece};
+
+/// Characters of base64 that stand for one token: three bytes, where text has rather four.
+const SEALED: usize = 4;
 
 /// What has been read so far.
 #[derive(Debug, Default)]
 pub(super) struct Draft<'a> {
     pub(super) pieces: Vec<Piece<'a>>,
     pub(super) messages: u64,
+    pub(super) prompts: u64,
+    pub(super) given_tokens: u64,
+    pub(super) context: Context,
     /// Why reading stopped, where it was not the syntax.
     pub(super) fault: Option<BodyError>,
 }
@@ -37,6 +44,28 @@ impl<'a> Draft<'a> {
         }
         self.messages += 1;
         Ok(())
+    }
+
+    /// A message that is given by its text alone, to or from `role`.
+    pub(super) fn turn(&mut self, role: &'static str) -> Result<(), BodyError> {
+        self.message()?;
+        self.push(Piece::Role(Cow::Borrowed(role)))
+    }
+
+    /// What only the provider can read, such as a model's earlier thoughts.
+    pub(super) fn sealed(&mut self, literal: &str) {
+        if literal != "null" {
+            let tokens = literal.len().div_ceil(SEALED) as u64;
+            self.given_tokens = self.given_tokens.saturating_add(tokens);
+        }
+    }
+
+    pub(super) fn suffix(&mut self, literal: &'a str) -> Result<(), BodyError> {
+        match (literal, text_of(literal)) {
+            ("null", _) => Ok(()),
+            (_, Some(text)) => self.push(Piece::Suffix(text)),
+            (_, None) => Err(BodyError::WrongType { field: "suffix" }),
+        }
     }
 
     pub(super) fn text(&mut self, text: Cow<'a, str>) -> Result<(), BodyError> {
@@ -60,23 +89,23 @@ pub(super) trait Shape<'a>: Copy {
     const FIELD: &'static str;
 
     fn text(self, _draft: &mut Draft<'a>, _text: Cow<'a, str>) -> Result<(), BodyError> {
-        Err(Self::wrong())
+        Err(self.wrong())
     }
 
     /// A number or a boolean.
     fn scalar(self, _draft: &mut Draft<'a>, _literal: &dyn Display) -> Result<(), BodyError> {
-        Err(Self::wrong())
+        Err(self.wrong())
     }
 
     fn seq<A: SeqAccess<'a>>(self, draft: &mut Draft<'a>, _items: A) -> Result<(), A::Error> {
-        Err(draft.stop(Self::wrong()))
+        Err(draft.stop(self.wrong()))
     }
 
     fn map<A: MapAccess<'a>>(self, draft: &mut Draft<'a>, _fields: A) -> Result<(), A::Error> {
-        Err(draft.stop(Self::wrong()))
+        Err(draft.stop(self.wrong()))
     }
 
-    fn wrong() -> BodyError {
+    fn wrong(self) -> BodyError {
         BodyError::WrongType { field: Self::FIELD }
     }
 }
@@ -85,8 +114,9 @@ pub(super) trait Shape<'a>: Copy {
 pub(super) fn each<'a, A: SeqAccess<'a>>(
     draft: &mut Draft<'a>,
     mut items: A,
-    shape: impl Shape<'a>,
+    shape: impl Into<AnyShape>,
 ) -> Result<(), A::Error> {
+    let shape = shape.into();
     while items.next_element_seed(Slot { draft, shape })?.is_some() {}
     Ok(())
 }
@@ -99,9 +129,9 @@ pub(super) fn next_key<'a, A: MapAccess<'a>>(fields: &mut A) -> Result<Option<Co
 pub(super) fn take<'a, A: MapAccess<'a>>(
     fields: &mut A,
     draft: &mut Draft<'a>,
-    shape: impl Shape<'a>,
+    shape: impl Into<AnyShape>,
 ) -> Result<(), A::Error> {
-    fields.next_value_seed(Slot { draft, shape })
+    fields.next_value_seed(Slot { draft, shape: shape.into() })
 }
 
 pub(super) fn raw<'a, A: MapAccess<'a>>(fields: &mut A) -> Result<&'a str, A::Error> {
@@ -123,12 +153,12 @@ pub(super) fn text_of(literal: &str) -> Option<Cow<'_, str>> {
 }
 
 /// One value on its way into a draft.
-struct Slot<'d, 'a, S> {
+struct Slot<'d, 'a> {
     draft: &'d mut Draft<'a>,
-    shape: S,
+    shape: AnyShape,
 }
 
-impl<'a, S: Shape<'a>> DeserializeSeed<'a> for Slot<'_, 'a, S> {
+impl<'a> DeserializeSeed<'a> for Slot<'_, 'a> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'a>>(self, json: D) -> Result<(), D::Error> {
@@ -136,11 +166,11 @@ impl<'a, S: Shape<'a>> DeserializeSeed<'a> for Slot<'_, 'a, S> {
     }
 }
 
-impl<'a, S: Shape<'a>> Visitor<'a> for Slot<'_, 'a, S> {
+impl<'a> Visitor<'a> for Slot<'_, 'a> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(S::FIELD)
+        f.write_str("a value that the field takes")
     }
 
     fn visit_borrowed_str<E: de::Error>(self, text: &'a str) -> Result<(), E> {

@@ -1,5 +1,5 @@
-//! What is known of models when the policy says nothing: the table behind an absent `models`, and its
-//! last row behind every table without a `*`.
+//! What is known of paths and models when the policy says nothing: the tables behind absent `routes` and
+//! `models`, and the last row of the models behind every table without a `*`.
 //!
 //! OpenAI publishes its encodings; for the others the factors are measured ratios to o200k_base, and
 //! settlement corrects what they miss. A family that can answer with more than the last row's maximum says
@@ -7,7 +7,33 @@
 
 use tollgate_budget::Tokens;
 
-use super::{Glob, Media, ModelRule, Tokenizer, Vocabulary};
+use super::{Api, Glob, Media, ModelRule, PathPattern, Route, Tokenizer, Vocabulary};
+
+/// First match decides. Providers put a prefix before these (`/openai`, `/api`, `/anthropic`), Azure the
+/// deployment instead of the version, and some servers leave the version out of the chat's.
+const ROUTES: &[(&str, Api)] = &[
+    ("/chat/completions", Api::OpenAiChat),
+    ("/v1/completions", Api::OpenAiCompletions),
+    ("/deployments/*/completions", Api::OpenAiCompletions),
+    ("/v1/embeddings", Api::OpenAiEmbeddings),
+    ("/deployments/*/embeddings", Api::OpenAiEmbeddings),
+    ("/v1/responses", Api::OpenAiResponses),
+    ("/openai/responses", Api::OpenAiResponses),
+    ("/responses/compact", Api::OpenAiResponses),
+    ("/responses/input_tokens", Api::RequestOnly),
+    ("/v1/messages", Api::AnthropicMessages),
+    // Refused by their bodies: what is not read must not pass.
+    ("/v1/messages/batches", Api::AnthropicMessages),
+    ("/v1/messages/count_tokens", Api::RequestOnly),
+    // Vertex AI: the model, a colon and the way to ask.
+    ("/publishers/anthropic/models/count-tokens:rawPredict", Api::RequestOnly),
+    ("/publishers/anthropic/models/*", Api::AnthropicMessages),
+];
+
+pub(super) fn routes() -> Vec<Route> {
+    let route = |&(path, api): &(&str, Api)| Some(Route { path: PathPattern::new(path)?, api });
+    ROUTES.iter().filter_map(route).collect()
+}
 
 const CL100K: Tokenizer = Tokenizer::Exact(Vocabulary::Cl100kBase);
 const O200K: Tokenizer = Tokenizer::Exact(Vocabulary::O200kBase);

@@ -8,18 +8,23 @@ mod models;
 
 use tollgate_budget::{OnLeaseEnd, Span, Tokens};
 
+use super::builtin;
 use super::number::Count;
 use super::problems::{Place, Problems, shown};
 use super::raw::{self, Policy};
 use super::read::List;
 use super::{
-    Absent, Api, Attribute, BodyRules, FilterConfig, Form, HeaderFamily, HeaderHold, HoldRules, PathPattern,
-    Per, ResponseRules, Route, Source, StoreRules, Unreadable, Upgrades, UsageOption,
+    Absent, Attribute, BodyRules, FilterConfig, Form, HeaderFamily, HeaderHold, HoldRules, PathPattern, Per,
+    ResponseRules, Route, Source, StoreRules, Unreadable, Upgrades, UsageOption,
 };
 
 /// Every attribute is looked up and hashed for every request.
 const MAX_ATTRIBUTES: usize = 16;
 const MAX_SOURCES: usize = 16;
+/// Namespace and keys; deeper than claims nest.
+const MAX_METADATA_PARTS: usize = 8;
+/// How the host names what is in the stream's dynamic metadata.
+pub(super) const METADATA: [&str; 2] = ["metadata", "filter_metadata"];
 /// As DNS labels and metric labels go.
 const MAX_NAME: usize = 64;
 /// The most that account arithmetic can tell apart, in tokens.
@@ -37,12 +42,14 @@ const SECRET_HEADERS: [&str; 6] =
 pub(super) fn compile(policy: &Policy, problems: &mut Problems) -> FilterConfig {
     let document = Place::Document;
     check_version(policy.version, document.key("version"), problems);
-    let subject = subject(policy, document.key("subject"), problems);
+    let mut metadata = Vec::new();
+    let subject = subject(policy, &mut metadata, document.key("subject"), problems);
     let (models, unknown_model) = models::models(policy.models.as_ref(), document.key("models"), problems);
     let (tiers, limits) = limits::limits(policy, &subject, document.key("limits"), problems);
     FilterConfig {
         namespace: namespace(policy, document.key("namespace"), problems),
         subject,
+        metadata,
         tiers,
         routes: routes(policy.routes.as_ref(), document.key("routes"), problems),
         upgrades: policy.upgrades.unwrap_or(Upgrades::Refuse),
@@ -82,7 +89,12 @@ fn quotable(text: &str) -> String {
     shown(text).escape_debug().to_string()
 }
 
-fn subject(policy: &Policy, at: Place<'_>, problems: &mut Problems) -> Vec<Attribute> {
+fn subject(
+    policy: &Policy,
+    metadata: &mut Vec<String>,
+    at: Place<'_>,
+    problems: &mut Problems,
+) -> Vec<Attribute> {
     let Some(table) = &policy.subject else { return Vec::new() };
     if table.0.len() > MAX_ATTRIBUTES {
         problems.add(at, format!("{} attributes are more than {MAX_ATTRIBUTES}", table.0.len()));
@@ -95,16 +107,22 @@ fn subject(policy: &Policy, at: Place<'_>, problems: &mut Problems) -> Vec<Attri
         if name == Per::MODEL {
             problems.add(at, "`model` in `per` is the request's model; the attribute needs another name");
         }
-        raw.as_ref().map(|raw| attribute(name, raw, at, problems))
+        raw.as_ref().map(|raw| attribute(name, raw, metadata, at, problems))
     };
     table.0.iter().filter_map(compiled).collect()
 }
 
-fn attribute(name: &str, raw: &raw::Attribute, at: Place<'_>, problems: &mut Problems) -> Attribute {
+fn attribute(
+    name: &str,
+    raw: &raw::Attribute,
+    metadata: &mut Vec<String>,
+    at: Place<'_>,
+    problems: &mut Problems,
+) -> Attribute {
     let from = at.key("from");
-    let sources = raw.from.as_ref().map(List::read_items);
+    let sources = raw.from.as_ref().map(List::read_items).into_iter().flatten();
     let sources: Vec<Source> =
-        sources.into_iter().flatten().filter_map(|(i, raw)| source(raw, from.item(i), problems)).collect();
+        sources.filter_map(|(i, raw)| source(raw, metadata, from.item(i), problems)).collect();
     if sources.is_empty() {
         problems.add_unless_touched(
             from,
@@ -140,10 +158,14 @@ fn absent(raw: &raw::Attribute, at: Place<'_>, problems: &mut Problems) -> Absen
     Absent::Refuse
 }
 
-fn source(raw: &raw::Source, at: Place<'_>, problems: &mut Problems) -> Option<Source> {
-    let given = |flag: bool, key| flag.then_some(key);
-    match (&raw.header, raw.bearer) {
-        (Some(header), None) => {
+fn source(
+    raw: &raw::Source,
+    metadata: &mut Vec<String>,
+    at: Place<'_>,
+    problems: &mut Problems,
+) -> Option<Source> {
+    match (&raw.header, &raw.metadata, raw.bearer) {
+        (Some(header), None, None) => {
             let name = header.to_ascii_lowercase();
             check_header(&name, at.key("header"), problems);
             let secret = SECRET_HEADERS.contains(&name.as_str());
@@ -151,26 +173,73 @@ fn source(raw: &raw::Source, at: Place<'_>, problems: &mut Problems) -> Option<S
             let (strip, trusted) = (raw.strip.unwrap_or(false), raw.trusted.unwrap_or(false));
             Some(Source::Header { name, form, strip, trusted })
         }
-        (None, Some(raw::Hashed::Sha256)) => {
-            let stray = [
-                given(raw.form.is_some(), "as"),
-                given(raw.strip.is_some(), "strip"),
-                given(raw.trusted.is_some(), "trusted"),
-            ];
-            for key in stray.into_iter().flatten() {
-                problems.add(at.key(key), format!("`{key}` goes with `header`, not with `bearer`"));
+        (None, Some(parts), None) => {
+            stray(raw, &["strip", "trusted"], "metadata", at, problems);
+            let path = metadata_path(parts, at.key("metadata"), problems)?;
+            let known = metadata.iter().position(|known| *known == path);
+            let property = known.unwrap_or(metadata.len());
+            if known.is_none() {
+                metadata.push(path);
             }
+            Some(Source::Metadata { property, form: raw.form.unwrap_or(Form::AsIs) })
+        }
+        (None, None, Some(raw::Hashed::Sha256)) => {
+            stray(raw, &["as", "strip", "trusted"], "bearer", at, problems);
             Some(Source::Bearer)
         }
-        (Some(_), Some(_)) => {
-            problems.add(at, "`header` and `bearer` are two sources; write one after the other");
+        (None, None, None) => {
+            problems.add_unless_touched(
+                at,
+                "no source; write `{header: x-tenant-id}`, `{bearer: sha256}` or `{metadata: [namespace, key]}`",
+            );
             None
         }
-        (None, None) => {
-            problems.add_unless_touched(at, "no source; write `{header: x-tenant-id}` or `{bearer: sha256}`");
+        (header, metadata, bearer) => {
+            let given = [
+                ("header", header.is_some()),
+                ("metadata", metadata.is_some()),
+                ("bearer", bearer.is_some()),
+            ];
+            let given: Vec<_> = given.into_iter().filter_map(|(key, given)| given.then_some(key)).collect();
+            let keys = given.join("` and `");
+            problems.add(at, format!("`{keys}` are sources of their own; write one after the other"));
             None
         }
     }
+}
+
+/// Keys that mean nothing beside this source.
+fn stray(raw: &raw::Source, keys: &[&str], source: &str, at: Place<'_>, problems: &mut Problems) {
+    let given =
+        [("as", raw.form.is_some()), ("strip", raw.strip.is_some()), ("trusted", raw.trusted.is_some())];
+    for (key, _) in given.into_iter().filter(|(key, given)| *given && keys.contains(key)) {
+        problems.add(at.key(key), format!("`{key}` goes with `header`, not with `{source}`"));
+    }
+}
+
+/// The property by which the host finds it.
+fn metadata_path(parts: &List<String>, at: Place<'_>, problems: &mut Problems) -> Option<String> {
+    if !(2..=MAX_METADATA_PARTS).contains(&parts.0.len()) {
+        let wanted = "such as `[envoy.filters.http.jwt_authn, jwt_payload, org_id]`";
+        problems.add(
+            at,
+            format!(
+                "{} parts, expected a namespace and keys, {MAX_METADATA_PARTS} at most, {wanted}",
+                parts.0.len()
+            ),
+        );
+        return None;
+    }
+    let mut path = METADATA.join("\0");
+    for (i, part) in parts.read_items() {
+        // The host takes a path apart at these.
+        if part.is_empty() || part.contains('\0') {
+            problems.add(at.item(i), "empty, or with a NUL in it: no key of the metadata");
+        }
+        path.push('\0');
+        path.push_str(part);
+    }
+    Some(path)
 }
 
 /// A token of RFC 9110; the parts of the request line are no headers.
@@ -183,15 +252,14 @@ fn check_header(name: &str, at: Place<'_>, problems: &mut Problems) {
 
 fn routes(raw: Option<&List<raw::Route>>, at: Place<'_>, problems: &mut Problems) -> Vec<Route> {
     let Some(list) = raw else {
-        let path = PathPattern::new("/v1/chat/completions");
-        return path.map(|path| Route { path, api: Api::OpenAiChat }).into_iter().collect();
+        return builtin::routes();
     };
     let compiled = |(i, raw): (usize, &raw::Route)| {
         let at = at.item(i);
         if raw.api.is_none() {
             problems.add_unless_touched(
                 at.key("api"),
-                "missing; write `api: openai_chat`, `request_only` or `free`",
+                "missing; write `api: openai_chat`, another API, `request_only` or `free`",
             );
         }
         let Some(path) = &raw.path else {
@@ -228,6 +296,13 @@ fn hold(raw: Option<&raw::Hold>, at: Place<'_>, problems: &mut Problems) -> Hold
     HoldRules {
         max_output: tokens(raw.max_output_tokens, 1, at.key("max_output_tokens"), problems)
             .unwrap_or(Tokens::new(65_536)),
+        previous_response: tokens(
+            raw.previous_response_tokens,
+            0,
+            at.key("previous_response_tokens"),
+            problems,
+        )
+        .unwrap_or(Tokens::new(2000)),
         max_share_milli,
         lease: raw.lease.unwrap_or(Span::from_secs(10 * 60)),
         on_lease_end: raw.on_lease_end.unwrap_or(OnLeaseEnd::Charge),

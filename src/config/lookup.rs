@@ -1,5 +1,6 @@
 //! Answers by index, for what is carried from one stage of a request to the next.
 
+use super::compile::METADATA;
 use super::pattern::RequestPath;
 use super::{Api, FilterConfig, LimitRule, ModelRule, Per, Source, Target, Tier, TierStanding};
 
@@ -40,8 +41,14 @@ impl FilterConfig {
         let sources = self.subject.iter().flat_map(|attribute| &attribute.sources);
         sources.filter_map(|source| match source {
             Source::Header { name, strip: true, .. } => Some(name.as_str()),
-            Source::Header { strip: false, .. } | Source::Bearer => None,
+            Source::Header { strip: false, .. } | Source::Bearer | Source::Metadata { .. } => None,
         })
+    }
+
+    /// The parts of a property that a policy wrote: namespace and keys.
+    pub fn metadata_parts(&self, property: usize) -> impl Iterator<Item = &str> {
+        let path = self.metadata.get(property).map_or("", String::as_str);
+        path.split('\0').skip(METADATA.len())
     }
 }
 

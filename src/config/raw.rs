@@ -19,7 +19,7 @@ record! {
         namespace: String,
         /// Attribute of the caller, and the sources that may yield it; the first that does wins.
         subject: Table<Attribute>,
-        /// What is metered; all else passes untouched. Default: /v1/chat/completions as openai_chat.
+        /// What is metered; all else passes untouched. Default: the known paths of the APIs that are read.
         routes: List<Route>,
         /// WebSocket and other upgrades on metered paths. Default: refuse.
         upgrades: Upgrades,
@@ -59,11 +59,11 @@ record! {
 }
 
 record! {
-    /// Where an attribute's value may come from: a header, or the bearer token.
+    /// Where an attribute's value may come from: a header, the bearer token, or the stream's metadata.
     Source, "a source" {
         /// Name of a request header.
         header: String,
-        /// sha256: the header's value is hashed at once.
+        /// sha256: the value of the header or of the metadata is hashed at once.
         form as "as": Form,
         /// Remove the header before the upstream sees it. Default: false.
         strip: bool,
@@ -71,8 +71,10 @@ record! {
         trusted: bool,
         /// sha256: the token of `authorization: Bearer`, hashed at once.
         bearer: Hashed,
+        /// Namespace and keys of what a filter in front has put into the dynamic metadata.
+        metadata: List<String>,
     }
-    later ["metadata"]
+    later []
 }
 
 record! {
@@ -145,6 +147,8 @@ record! {
         output: HoldOutput,
         /// Bounds the output part of one hold over all its answers. Default: 65536.
         max_output_tokens: Count,
+        /// Added where the prompt continues one that the provider keeps. Default: 2000.
+        previous_response_tokens: Count,
         /// The most of any one account that one request may hold, above 0 and at most 1. Default: 1.
         max_share: Ratio,
         /// A hold that nobody settles ends after this time. Default: 10m.
@@ -152,7 +156,7 @@ record! {
         /// What becomes of it then. Default: charge.
         on_lease_end: OnLeaseEnd,
     }
-    later ["oversubscribe", "previous_response_tokens"]
+    later ["oversubscribe"]
 }
 
 record! {
@@ -304,10 +308,11 @@ pub(super) struct Pools;
 words!(Upgrades { Refuse = "refuse", Pass = "pass" } later []);
 words!(Form { Sha256 = "sha256" } later []);
 words!(Hashed { Sha256 = "sha256" } later []);
-words!(Api { OpenAiChat = "openai_chat", RequestOnly = "request_only", Free = "free" } later [
-    "openai_completions", "openai_embeddings", "openai_responses", "openai_batch", "anthropic_messages", "gemini",
-    "bedrock_converse", "bedrock_invoke", "cohere_chat", "ollama",
-]);
+words!(Api {
+    OpenAiChat = "openai_chat", OpenAiCompletions = "openai_completions", OpenAiEmbeddings = "openai_embeddings",
+    OpenAiResponses = "openai_responses", AnthropicMessages = "anthropic_messages", RequestOnly = "request_only",
+    Free = "free",
+} later ["openai_batch", "gemini", "bedrock_converse", "bedrock_invoke", "cohere_chat", "ollama"]);
 words!(Vocabulary { O200kBase = "o200k_base", Cl100kBase = "cl100k_base" } later []);
 words!(HoldOutput { Declared = "declared" } later ["learned"]);
 words!(OnLeaseEnd { Charge = "charge", Release = "release" } later []);
@@ -319,7 +324,7 @@ words!(Unit {
 } later ["usd", "concurrency"]);
 words!(Mode { Enforce = "enforce", Shadow = "shadow" } later []);
 words!(HeaderHold { Auto = "auto", Hold = "hold", None = "none" } later []);
-words!(HeaderFamily { TokenLimit = "token_limit", OpenAi = "openai" } later ["anthropic", "ietf"]);
+words!(HeaderFamily { TokenLimit = "token_limit", OpenAi = "openai", Anthropic = "anthropic", Ietf = "ietf" } later []);
 words!(UsageOption { Inject = "inject", Leave = "leave" } later []);
 
 impl Read for TokenizerChoice {

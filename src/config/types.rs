@@ -11,6 +11,9 @@ pub struct FilterConfig {
     pub namespace: String,
     /// By name: hosts do not keep the order in which a policy writes them.
     pub subject: Vec<Attribute>,
+    /// Properties that the host is to read for each request, as it names them: with a NUL between the parts.
+    /// [`Source::Metadata`] names them by their index.
+    pub metadata: Vec<String>,
     /// `None` when no limit looks at the tier.
     pub tiers: Option<Tiers>,
     pub routes: Vec<Route>,
@@ -49,9 +52,15 @@ pub enum Source {
     },
     /// The token of `authorization: Bearer …`, always hashed.
     Bearer,
+    /// What a filter in front has put into the stream's metadata, such as a claim of a verified token.
+    Metadata {
+        /// Index into [`FilterConfig::metadata`].
+        property: usize,
+        form: Form,
+    },
 }
 
-/// How a header's value becomes an attribute's.
+/// How a value that was found becomes an attribute's.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Form {
     AsIs,
@@ -76,6 +85,10 @@ pub struct Route {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Api {
     OpenAiChat,
+    OpenAiCompletions,
+    OpenAiEmbeddings,
+    OpenAiResponses,
+    AnthropicMessages,
     /// Charged as one request, no tokens.
     RequestOnly,
     /// Passes untouched.
@@ -134,6 +147,8 @@ pub struct Media {
 pub struct HoldRules {
     /// Bounds the output part of one hold over all its answers.
     pub max_output: Tokens,
+    /// Added where the prompt continues one that the provider keeps.
+    pub previous_response: Tokens,
     /// The most of any one account that one request may hold, in thousandths (1..=1000).
     pub max_share_milli: u64,
     pub lease: Span,
@@ -224,6 +239,8 @@ pub struct ResponseRules {
 pub enum HeaderFamily {
     TokenLimit,
     OpenAi,
+    Anthropic,
+    Ietf,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -11,8 +11,9 @@ const BYTES_PER_FRAMING: u64 = 4;
 
 /// What a body of `size` bytes costs at most in text and framing, if a provider would take it: no token is
 /// shorter than a byte, and the JSON around a message, a call or a tool is longer than what those cost. A
-/// picture by its URL can cost more, and how many answers are asked for cannot be seen: the output is one
-/// answer's default. Settlement corrects both ways.
+/// picture by its URL can cost more, a suffix that every prompt of a batch gets, and what the provider
+/// keeps; how many answers are asked for cannot be seen either: the output is one answer's default.
+/// Settlement corrects both ways.
 pub fn from_size(size: u64, model: &ModelRule, hold: &HoldRules) -> Estimate {
     let text = match model.tokenizer {
         Tokenizer::Exact(_) => size,

@@ -13,7 +13,7 @@ mod text;
 
 use tollgate_budget::Tokens;
 
-use crate::chat::{Chat, OutputCap, Piece};
+use crate::chat::{Chat, Context, Framing, OutputCap, Piece};
 use crate::config::{HoldRules, ModelRule, Tokenizer};
 use image::ImageRule;
 use memo::ScopedMemo;
@@ -75,7 +75,7 @@ pub fn estimate(
     ceiling: Option<Tokens>,
     memo: ScopedMemo<'_>,
 ) -> Result<Estimate, OverCeiling> {
-    let framing = framing(chat).saturating_add(media(chat, model));
+    let framing = framing(chat, hold).saturating_add(media(chat, model));
     let over = || OverCeiling { more_than: ceiling.unwrap_or(Tokens::MAX) };
     let left = match ceiling {
         Some(ceiling) if framing > ceiling => return Err(over()),
@@ -97,22 +97,35 @@ pub fn output(chat: &Chat<'_>, model: &ModelRule, hold: &HoldRules) -> Tokens {
         OutputCap::Absent | OutputCap::NotACap => model.default_output,
         OutputCap::AtMost(cap) => Tokens::new(cap),
         OutputCap::AtMostOrNone(cap) => Tokens::new(cap).max(model.default_output),
+        OutputCap::NoOutput => Tokens::ZERO,
     };
     each.min(model.max_output).saturating_mul(chat.choices).min(hold.max_output)
 }
 
 /// What the structure costs, whatever is in it.
-fn framing(chat: &Chat<'_>) -> Tokens {
+fn framing(chat: &Chat<'_>, hold: &HoldRules) -> Tokens {
     let pieces = chat.pieces.iter().map(|piece| match piece {
         Piece::Name(_) => NAME,
         Piece::Call => CALL,
         Piece::Tool(_) => TOOL,
-        Piece::Role(_) | Piece::Text(_) | Piece::Schema(_) | Piece::Image(_) | Piece::Audio | Piece::File => {
-            0
-        }
+        Piece::Role(_)
+        | Piece::Text(_)
+        | Piece::Suffix(_)
+        | Piece::Schema(_)
+        | Piece::Image(_)
+        | Piece::Audio
+        | Piece::File => 0,
     });
-    let marks = pieces.fold(PRIMING, u64::saturating_add);
-    Tokens::new(chat.messages).saturating_mul(MESSAGE).saturating_add(Tokens::new(marks))
+    let priming = match chat.framing {
+        Framing::Turns => PRIMING,
+        Framing::Bare => 0,
+    };
+    let marks = pieces.fold(priming.saturating_add(chat.given_tokens), u64::saturating_add);
+    let kept = match chat.context {
+        Context::Whole => Tokens::ZERO,
+        Context::Continued => hold.previous_response,
+    };
+    Tokens::new(chat.messages).saturating_mul(MESSAGE).saturating_add(Tokens::new(marks)).saturating_add(kept)
 }
 
 /// What pictures, sounds and files cost.
@@ -126,6 +139,7 @@ fn media(chat: &Chat<'_>, model: &ModelRule) -> Tokens {
         Piece::Role(_)
         | Piece::Name(_)
         | Piece::Text(_)
+        | Piece::Suffix(_)
         | Piece::Call
         | Piece::Tool(_)
         | Piece::Schema(_) => Tokens::ZERO,
@@ -155,6 +169,7 @@ mod tests {
 
     const HOLD: HoldRules = HoldRules {
         max_output: Tokens::new(65_536),
+        previous_response: Tokens::new(2000),
         max_share_milli: 1000,
         lease: Span::from_secs(600),
         on_lease_end: OnLeaseEnd::Charge,
@@ -192,6 +207,60 @@ mod tests {
                 "{body}"
             );
         }
+    }
+
+    #[test]
+    fn each_api_is_framed_as_its_models_read_it() {
+        for (dialect, body, framing, text) in [
+            (Dialect::OpenAiCompletions, r#"{"prompt":"user"}"#, 0, 1),
+            (Dialect::OpenAiCompletions, r#"{"prompt":["user",[7,8,9]]}"#, 3, 1),
+            (Dialect::OpenAiCompletions, r#"{"prompt":["user","user","user"],"suffix":"user"}"#, 0, 6),
+            (Dialect::OpenAiEmbeddings, r#"{"input":["user",[7]]}"#, 1, 1),
+            (Dialect::OpenAiResponses, r#"{"input":"user"}"#, 6, 2),
+            (Dialect::OpenAiResponses, r#"{"input":"user","instructions":"user"}"#, 9, 4),
+            (Dialect::OpenAiResponses, r#"{"input":"user","previous_response_id":"user"}"#, 2006, 3),
+            (Dialect::OpenAiResponses, r#"{"input":[{"id":"a"},{"id":"b"}],"conversation":"user"}"#, 2009, 1),
+            (Dialect::OpenAiResponses, r#"{"input":[{"name":"user","arguments":"user"}]}"#, 9, 2),
+            (Dialect::OpenAiResponses, r#"{"input":[{"encrypted_content":"AAAAAA"}]}"#, 8, 0),
+            (Dialect::AnthropicMessages, r#"{"system":"user","messages":[{"content":"user"}]}"#, 9, 3),
+            (
+                Dialect::AnthropicMessages,
+                r#"{"messages":[{"content":[{"type":"tool_use","name":"user","input":{"user":"user"}}]}],"tools":[7]}"#,
+                21,
+                4,
+            ),
+            (
+                Dialect::AnthropicMessages,
+                r#"{"messages":[{"content":[{"type":"document","source":{"type":"url","url":"https://e"}}]}]}"#,
+                3006,
+                0,
+            ),
+        ] {
+            let chat = parse(dialect, body.as_bytes()).unwrap();
+            let found =
+                |ceiling| estimate(&chat, &model(O200K), &HOLD, ceiling, TextMemo::new([1; 16]).within(0));
+            let whole = found(None).unwrap();
+            assert_eq!(whole.prompt, Tokens::new(framing + text), "{body}");
+            assert_eq!(found(Some(whole.prompt)), Ok(whole), "{body}");
+            assert!(found(Some(Tokens::new(framing + text - 1))).is_err(), "{body}");
+        }
+    }
+
+    #[test]
+    fn embeddings_hold_no_output_and_a_batch_holds_for_each_of_its_prompts() {
+        for (dialect, body, output) in [
+            (Dialect::OpenAiEmbeddings, r#"{"input":["a","b"],"max_tokens":7}"#, 0),
+            (Dialect::OpenAiCompletions, r#"{"prompt":["a","b"],"max_tokens":7}"#, 14),
+            (Dialect::OpenAiCompletions, r#"{"prompt":["a","b"],"max_tokens":7,"n":3,"best_of":5}"#, 70),
+            (Dialect::OpenAiCompletions, r#"{"prompt":[[],[],[]]}"#, 3072),
+        ] {
+            let chat = parse(dialect, body.as_bytes()).unwrap();
+            assert_eq!(output_of(&chat), output, "{body}");
+        }
+    }
+
+    fn output_of(chat: &Chat<'_>) -> u64 {
+        output(chat, &model(O200K), &HOLD).count()
     }
 
     #[test]

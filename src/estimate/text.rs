@@ -40,8 +40,11 @@ impl<'m> TextCount<'m> {
         }
         for piece in &chat.pieces {
             match piece {
-                Piece::Role(text) | Piece::Name(text) | Piece::Text(text) => count.add(Kind::Text, text)?,
-                Piece::Tool(json) | Piece::Schema(json) => count.add(Kind::Json, json)?,
+                Piece::Role(text) | Piece::Name(text) | Piece::Text(text) => {
+                    count.add(Kind::Text, text, 1)?;
+                }
+                Piece::Suffix(text) => count.add(Kind::Text, text, chat.prompts)?,
+                Piece::Tool(json) | Piece::Schema(json) => count.add(Kind::Json, json, 1)?,
                 Piece::Call | Piece::Image(_) | Piece::Audio | Piece::File => {}
             }
         }
@@ -51,7 +54,7 @@ impl<'m> TextCount<'m> {
     /// Whether the length alone says it: a look at no byte.
     fn is_plainly_over(&self, chat: &Chat<'_>) -> bool {
         let bytes = chat.pieces.iter().fold(0_u64, |sum, piece| match piece {
-            Piece::Text(text) => sum.saturating_add(text.len() as u64),
+            Piece::Text(text) | Piece::Suffix(text) => sum.saturating_add(text.len() as u64),
             // JSON may shrink to nothing when its blanks go.
             Piece::Role(_)
             | Piece::Name(_)
@@ -65,8 +68,9 @@ impl<'m> TextCount<'m> {
         bytes / LONGEST_TOKEN > self.limit
     }
 
-    fn add(&mut self, kind: Kind, text: &str) -> Option<()> {
-        let left = self.limit.saturating_sub(self.counted);
+    /// A text that the prompt has so many `times`, at least once.
+    fn add(&mut self, kind: Kind, text: &str, times: u64) -> Option<()> {
+        let left = self.limit.saturating_sub(self.counted) / times.max(1);
         let units = match self.tokenizer {
             Tokenizer::Exact(vocabulary) | Tokenizer::Like { vocabulary, .. } => {
                 self.tokens(vocabulary, kind, text, left)?
@@ -76,7 +80,7 @@ impl<'m> TextCount<'m> {
         if units > left {
             return None;
         }
-        self.counted = self.counted.saturating_add(units);
+        self.counted = self.counted.saturating_add(units.saturating_mul(times));
         Some(())
     }
 

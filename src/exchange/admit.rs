@@ -4,22 +4,22 @@ use tollgate_budget::{Decision, Grant, Refusal, Standing, Tokens, Unit};
 
 use super::answer::bytes_of;
 use super::record;
-use super::state::{Answer, Asking, Gathering, HeaderHold, Open, Refusing, Request, Rewrite, State};
+use super::state::{Answer, Asking, Gathering, HeaderHold, Open, Reading, Refusing, Request, Rewrite, State};
 use super::{Effect, Step};
-use crate::chat::{self, BodyError, Chat, Delivery, Dialect, UsageAsk, rewrite};
+use crate::chat::{self, Answering, BodyError, Chat, Delivery, Dialect, UsageAsk, rewrite};
 use crate::config::{LimitRule, Unreadable, UsageOption};
 use crate::estimate::{self, Basis, Estimate, OverCeiling, bytes};
 use crate::local::{Place, Reserved, StoreError};
 use crate::metrics::{BodyReason, Metric, Outcome, StoreErrorKind};
 use crate::plan::{self, Account, Payer, Plan, Toll};
 use crate::reply::{Requested, limits};
-use crate::usage::HideUsage;
+use crate::usage::{self, HideUsage};
 
 /// A route that is charged by the request: its body is nobody's business.
 pub(super) fn by_request(request: &Request, step: &mut Step<'_>) -> State {
     let estimate = Estimate { prompt: Tokens::ZERO, output: Tokens::ZERO, basis: Basis::Exact };
     let plan = request.plan("", counts_requests, step);
-    Asking { plan, estimate, model: None, rewrite: Rewrite::Nothing }.ask(step)
+    Asking { plan, estimate, reading: None, rewrite: Rewrite::Nothing }.ask(step)
 }
 
 pub(super) fn counts_requests(rule: &LimitRule) -> bool {
@@ -40,6 +40,11 @@ impl Request {
             target: config.target(&self.path, self.api, model, self.tier),
         };
         Plan { id: step.id, accounts: step.gate.limits.accounts(config, &payer, counts) }
+    }
+
+    fn reading(&self, model: usize, answering: Answering) -> Option<Reading> {
+        let dialect = usage::Dialect::of(self.api)?;
+        Some(Reading { model, dialect, answering })
     }
 }
 
@@ -90,7 +95,8 @@ impl Gathering {
         match estimate {
             Ok(estimate) => {
                 let rewrite = self.rewrite(bytes, &chat, step);
-                Asking { plan, estimate, model: Some(model), rewrite }.ask(step)
+                let reading = self.request.reading(model, chat.answering);
+                Asking { plan, estimate, reading, rewrite }.ask(step)
             }
             Err(OverCeiling { more_than }) => {
                 Refusing { plan, more_than: Toll { input: more_than, output } }.ask(step)
@@ -127,7 +133,8 @@ impl Gathering {
                 let size = u64::try_from(self.waiting).unwrap_or(u64::MAX);
                 let estimate = bytes::from_size(size, config.model_rule(model), &config.hold);
                 let plan = self.request.plan("", |_| true, step);
-                Asking { plan, estimate, model: Some(model), rewrite: Rewrite::Nothing }.ask(step)
+                let reading = self.request.reading(model, Answering::Now);
+                Asking { plan, estimate, reading, rewrite: Rewrite::Nothing }.ask(step)
             }
         }
     }
@@ -181,7 +188,7 @@ impl Asking {
             ask_at: bytes_of(self.estimate.output),
             hold: self.plan.granted(places),
             estimate: self.estimate,
-            model: self.model,
+            reading: self.reading,
             hide,
             announce,
             renewed: step.now,
@@ -202,9 +209,11 @@ fn announcement(
     standings: &[Standing],
     step: &Step<'_>,
 ) -> Vec<(&'static str, String)> {
-    let standings: Vec<_> =
-        accounts.iter().zip(standings).map(|(account, standing)| (account.unit, *standing)).collect();
-    limits::headers(&step.gate.config.response.headers, &standings)
+    let config = &step.gate.config;
+    let told = accounts.iter().zip(standings);
+    let told: Vec<_> =
+        told.filter_map(|(account, standing)| Some((config.limits.get(account.rule)?, *standing))).collect();
+    limits::headers(&config.response.headers, &told, step.now)
 }
 
 impl Refusing {
@@ -262,6 +271,7 @@ fn reason(error: BodyError) -> BodyReason {
         BodyError::NotJson { .. } | BodyError::NotUtf8 { .. } | BodyError::TooDeep => BodyReason::NotJson,
         BodyError::NotAnObject
         | BodyError::TooManyParts
+        | BodyError::Batch
         | BodyError::WrongType { .. }
         | BodyError::Duplicate { .. } => BodyReason::Nonsense,
     }

@@ -6,10 +6,10 @@ use super::gather::text;
 use super::record::{OverHold, Status};
 use super::state::{Answer, Open, State};
 use super::{Body, Effect, End, Origin, Step};
+use crate::chat::Answering;
 use crate::chat::body::is_coded;
-use crate::config::HeaderFamily;
 use crate::identity::{Headers, header};
-use crate::metrics::{Metric, TokenKind};
+use crate::metrics::{Metric, SettledAs, TokenKind};
 use crate::plan::Toll;
 use crate::reply::limits;
 use crate::usage::{Answered, Cost, Held, HideUsage, Passed, Report, UsageMeter, charge};
@@ -42,25 +42,28 @@ impl Open {
     }
 
     fn follow(&self, headers: &Headers<'_>, step: &mut Step<'_>) -> Answer {
-        let Some(model) = self.model else { return Answer::Uncounted };
+        let Some(reading) = self.reading else { return Answer::Uncounted };
         if self.hide == HideUsage::Hide && text(headers, "content-length").is_some() {
             // What is hidden makes the answer shorter than announced.
             step.effects.push(Effect::RemoveResponseHeader("content-length"));
         }
-        let tokenizer = step.gate.config.model_rule(model).tokenizer;
+        let tokenizer = step.gate.config.model_rule(reading.model).tokenizer;
         let coded = text(headers, "content-encoding").is_some_and(is_coded);
-        let meter =
-            if coded { UsageMeter::unreadable(tokenizer) } else { UsageMeter::new(tokenizer, self.hide) };
-        Answer::Followed { meter: Box::new(meter), model }
+        let meter = if coded {
+            UsageMeter::unreadable(tokenizer)
+        } else {
+            UsageMeter::new(reading.dialect, tokenizer, self.hide)
+        };
+        Answer::Followed { meter: Box::new(meter), reading }
     }
 
     /// Where headers are not held, an upstream may answer before it has seen the body: its own headers then
     /// went by before there was a hold to speak of.
     fn follow_unannounced(&mut self, step: &Step<'_>) {
-        if let (Answer::Awaited, Some(model)) = (&self.answer, self.model) {
-            let tokenizer = step.gate.config.model_rule(model).tokenizer;
-            let meter = Box::new(UsageMeter::new(tokenizer, self.hide));
-            self.answer = Answer::Followed { meter, model };
+        if let (Answer::Awaited, Some(reading)) = (&self.answer, self.reading) {
+            let tokenizer = step.gate.config.model_rule(reading.model).tokenizer;
+            let meter = Box::new(UsageMeter::new(reading.dialect, tokenizer, self.hide));
+            self.answer = Answer::Followed { meter, reading };
         }
     }
 
@@ -75,13 +78,7 @@ impl Open {
     fn announce(&mut self, headers: &Headers<'_>, step: &mut Step<'_>) {
         let ours = std::mem::take(&mut self.announce);
         for family in &step.gate.config.response.headers {
-            let names: &[&'static str] = match family {
-                HeaderFamily::TokenLimit => &limits::TOKEN_LIMIT_NAMES,
-                HeaderFamily::OpenAi => &limits::OPENAI_NAMES,
-            };
-            let stale = names
-                .iter()
-                .copied()
+            let stale = limits::names(*family)
                 .filter(|name| !ours.iter().any(|(own, _)| own == name) && header(headers, name).is_some());
             step.effects.extend(stale.map(Effect::RemoveResponseHeader));
         }
@@ -140,8 +137,11 @@ impl Open {
 
     pub(super) fn settle(mut self, end: End, step: &mut Step<'_>) -> State {
         let held = Held { prompt: self.estimate.prompt, output: self.estimate.output };
+        let later = self.reading.is_some_and(|reading| reading.answering == Answering::Later);
         let toll = match &mut self.answer {
             Answer::Awaited => match end {
+                // Nobody need stay for an answer that is fetched later.
+                End::Client | End::Complete if later => return self.leave_open(step),
                 // The prompt went out, and nobody stayed to see what came back.
                 End::Client | End::Complete => {
                     step.record.status = Status::ClientDisconnect;
@@ -160,18 +160,22 @@ impl Open {
                 step.record.status = Status::Ok;
                 Toll::NO_TOKENS
             }
-            Answer::Followed { meter, model } => {
+            Answer::Followed { meter, reading } => {
                 // On a broken stream the bytes still held back have no one to go to.
                 let _nobody = meter.finish();
                 let report = meter.report();
                 step.count(Metric::EventsTooLarge, meter.too_large());
                 step.record.status = status(&report, end);
                 match (report.usage, report.answered, end) {
+                    // The provider goes on, and whoever fetches the answer learns what it cost.
+                    (None, Answered::Nothing | Answered::Output | Answered::Unreadable, _) if later => {
+                        return self.leave_open(step);
+                    }
                     // Broken off before any token, which an error status would have said as well.
                     (None, Answered::Nothing, End::Upstream) => Toll::NO_TOKENS,
                     (_, _, _) => {
                         let cost = charge(&report, held);
-                        measure(*model, &report, &cost, held, step);
+                        measure(reading.model, &report, &cost, held, step);
                         Toll { input: cost.input, output: cost.output }
                     }
                 }
@@ -179,6 +183,14 @@ impl Open {
         };
         step.record.actual = Some(toll);
         step.effects.push(Effect::Settle { id: self.hold.id, spent: self.hold.spent(toll) });
+        step.close_record();
+        State::Ended
+    }
+
+    /// The hold ends with its lease.
+    fn leave_open(self, step: &mut Step<'_>) -> State {
+        step.record.status = Status::Ok;
+        step.count(Metric::Settlements { outcome: SettledAs::Later }, 1);
         step.close_record();
         State::Ended
     }

@@ -8,9 +8,10 @@ use super::state::{Gathering, HeaderHold, Request, State};
 use super::{Body, Effect, Step, admit};
 use crate::chat::body::{self, Unread};
 use crate::config::{Api, RequestPath, TierStanding, Upgrades};
-use crate::identity::{self, Headers, header};
+use crate::identity::{self, Caller, Headers, header};
 use crate::metrics::{BodyReason, Metric};
 use crate::plan::Toll;
+use crate::reply::Shape;
 
 /// How long a host may hold headers without showing a byte of the body before we suspect that it cannot.
 /// No client is refused for it: the headers are let go, and the decision falls with the body.
@@ -19,23 +20,40 @@ const HOLD_WITHOUT_BODY: Span = Span::from_secs(2);
 /// A body of this size takes longer to read and count than a look at the accounts that count requests.
 const LOOK_FIRST: usize = 16 * 1024;
 
-pub(super) fn request_headers(headers: &Headers<'_>, body: Body, step: &mut Step<'_>) -> State {
+pub(super) fn request_headers(caller: Caller<'_>, body: Body, step: &mut Step<'_>) -> State {
+    let headers = caller.headers;
     let method = text(headers, ":method").unwrap_or_default();
     // A path that is not text is still a path to some upstream.
     let path = header(headers, ":path").unwrap_or_default();
     let path = RequestPath::new(&String::from_utf8_lossy(path));
     if method.eq_ignore_ascii_case("GET") && step.gate.config.is_budget_path(&path) {
-        return look(headers, step);
+        *step.shape = Shape::spoken_by(headers);
+        return look(caller, step);
     }
     let Some(api) = step.gate.config.route(&path) else { return State::Passing };
+    *step.shape = Shape::of(api, headers);
     match api {
         Api::Free => State::Passing,
-        Api::OpenAiChat | Api::RequestOnly if is_upgrade(headers) => upgrade(method, step),
+        Api::OpenAiChat
+        | Api::OpenAiCompletions
+        | Api::OpenAiEmbeddings
+        | Api::OpenAiResponses
+        | Api::AnthropicMessages
+        | Api::RequestOnly
+            if is_upgrade(headers) =>
+        {
+            upgrade(method, step)
+        }
         // Listing or deleting what a provider has stored costs no tokens. But whatever has a body may be read
         // as a request by some upstream, which a method in lower case or an override header turns into a POST.
-        Api::OpenAiChat | Api::RequestOnly => match body {
+        Api::OpenAiChat
+        | Api::OpenAiCompletions
+        | Api::OpenAiEmbeddings
+        | Api::OpenAiResponses
+        | Api::AnthropicMessages
+        | Api::RequestOnly => match body {
             Body::Ends if !method.eq_ignore_ascii_case("POST") => State::Passing,
-            Body::Ends | Body::Goes => metered(api, path, headers, body, step),
+            Body::Ends | Body::Goes => metered(api, path, caller, body, step),
         },
     }
 }
@@ -52,8 +70,9 @@ fn upgrade(method: &str, step: &mut Step<'_>) -> State {
     }
 }
 
-fn metered(api: Api, path: RequestPath, headers: &Headers<'_>, body: Body, step: &mut Step<'_>) -> State {
-    let subject = match identity::identify(headers, &step.gate.config) {
+fn metered(api: Api, path: RequestPath, caller: Caller<'_>, body: Body, step: &mut Step<'_>) -> State {
+    let headers = caller.headers;
+    let subject = match identity::identify(caller, &step.gate.config) {
         Ok(subject) => subject,
         Err(missing) => {
             return step.unidentified(&missing.attribute);
@@ -70,7 +89,11 @@ fn metered(api: Api, path: RequestPath, headers: &Headers<'_>, body: Body, step:
             strip(headers, step);
             admit::by_request(&request, step)
         }
-        Api::OpenAiChat => gather(request, headers, body, step),
+        Api::OpenAiChat
+        | Api::OpenAiCompletions
+        | Api::OpenAiEmbeddings
+        | Api::OpenAiResponses
+        | Api::AnthropicMessages => gather(request, headers, body, step),
     }
 }
 
@@ -115,8 +138,8 @@ fn strip(headers: &Headers<'_>, step: &mut Step<'_>) {
     step.effects.extend(present.map(|name| Effect::RemoveRequestHeader(name.to_owned())));
 }
 
-fn look(headers: &Headers<'_>, step: &mut Step<'_>) -> State {
-    match identity::identify(headers, &step.gate.config) {
+fn look(caller: Caller<'_>, step: &mut Step<'_>) -> State {
+    match identity::identify(caller, &step.gate.config) {
         Err(missing) => step.unidentified(&missing.attribute),
         Ok(subject) => {
             let tier = subject.tier(&step.gate.config);

@@ -23,10 +23,10 @@ use tollgate_budget::{Decision, HoldId, Span, Standing, Timestamp};
 
 pub use gate::Gate;
 
-use crate::identity::Headers;
+use crate::identity::{Caller, Headers};
 use crate::local::{LocalCharge, LocalReservation, Place, Reserved, Spent, StoreError};
 use crate::metrics::{Metric, SettledAs};
-use crate::reply::Reply;
+use crate::reply::{Reply, Shape};
 
 use record::Record;
 use state::{HeaderHold, State};
@@ -36,7 +36,7 @@ use step::Step;
 #[derive(Debug)]
 pub enum Input<'a> {
     RequestHeaders {
-        headers: &'a Headers<'a>,
+        caller: Caller<'a>,
         body: Body,
     },
     /// Bytes of the body wait at the host: all that came since we first kept it waiting.
@@ -185,18 +185,19 @@ pub struct Exchange {
     gate: Rc<Gate>,
     id: HoldId,
     record: Record,
+    shape: Shape,
     state: State,
 }
 
 impl Exchange {
     /// `id`: unlike any other hold's.
     pub fn new(gate: Rc<Gate>, id: HoldId) -> Self {
-        Self { gate, id, record: Record::default(), state: State::Fresh }
+        Self { gate, id, record: Record::default(), shape: Shape::default(), state: State::Fresh }
     }
 
     pub fn on(&mut self, input: Input<'_>, now: Timestamp) -> Vec<Effect> {
         let state = std::mem::replace(&mut self.state, State::Ended);
-        let mut step = Step::new(&self.gate, self.id, &mut self.record, now);
+        let mut step = Step::new(&self.gate, self.id, &mut self.record, &mut self.shape, now);
         self.state = transition(state, input, &mut step);
         step.into_effects()
     }
@@ -253,9 +254,7 @@ impl Exchange {
 
 fn transition(state: State, input: Input<'_>, step: &mut Step<'_>) -> State {
     match (state, input) {
-        (State::Fresh, Input::RequestHeaders { headers, body }) => {
-            gather::request_headers(headers, body, step)
-        }
+        (State::Fresh, Input::RequestHeaders { caller, body }) => gather::request_headers(caller, body, step),
 
         (State::Gathering(gathering), Input::RequestBody { waiting, body }) => {
             gathering.request_body(waiting, body, step)

@@ -3,11 +3,12 @@
 use tollgate_budget::{Timestamp, Tokens};
 
 use super::gate::Headers;
+use crate::chat::Answering;
 use crate::config::{Api, RequestPath, Tier};
 use crate::estimate::Estimate;
 use crate::identity::Subject;
 use crate::plan::{Account, Granted, Plan, Toll};
-use crate::usage::{HideUsage, UsageMeter};
+use crate::usage::{Dialect, HideUsage, UsageMeter};
 
 #[derive(Debug)]
 pub(super) enum State {
@@ -65,9 +66,17 @@ pub(super) enum HeaderHold {
 pub(super) struct Asking {
     pub(super) plan: Plan,
     pub(super) estimate: Estimate,
-    /// Names the rule of the policy's models; none on a route that is charged by the request.
-    pub(super) model: Option<usize>,
+    pub(super) reading: Option<Reading>,
     pub(super) rewrite: Rewrite,
+}
+
+/// How the answer is read; not at all on a route that is charged by the request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    /// Names the rule of the policy's models.
+    pub(super) model: usize,
+    pub(super) dialect: Dialect,
+    pub(super) answering: Answering,
 }
 
 #[derive(Debug)]
@@ -92,8 +101,7 @@ pub(super) enum Rewrite {
 pub(super) struct Open {
     pub(super) hold: Granted,
     pub(super) estimate: Estimate,
-    /// Names the rule of the policy's models; none on a route that is charged by the request.
-    pub(super) model: Option<usize>,
+    pub(super) reading: Option<Reading>,
     pub(super) hide: HideUsage,
     /// Headers that tell the caller how its accounts stand.
     pub(super) announce: Vec<(&'static str, String)>,
@@ -114,6 +122,6 @@ pub(super) enum Answer {
     Uncounted,
     Followed {
         meter: Box<UsageMeter>,
-        model: usize,
+        reading: Reading,
     },
 }

@@ -8,19 +8,27 @@ use super::state::State;
 use super::{Effect, Gate};
 use crate::metrics::{BodyReason, Metric, Outcome, StoreErrorKind};
 use crate::plan::Account;
-use crate::reply::{Problem, Refused, Reply, Requested, limits};
+use crate::reply::{Problem, Refused, Reply, Requested, Shape, limits};
 
 pub(super) struct Step<'a> {
     pub(super) gate: &'a Gate,
     pub(super) id: HoldId,
     pub(super) record: &'a mut Record,
+    /// In which errors are told; known once the route is.
+    pub(super) shape: &'a mut Shape,
     pub(super) now: Timestamp,
     pub(super) effects: Vec<Effect>,
 }
 
 impl<'a> Step<'a> {
-    pub(super) fn new(gate: &'a Gate, id: HoldId, record: &'a mut Record, now: Timestamp) -> Self {
-        Self { gate, id, record, now, effects: Vec::new() }
+    pub(super) fn new(
+        gate: &'a Gate,
+        id: HoldId,
+        record: &'a mut Record,
+        shape: &'a mut Shape,
+        now: Timestamp,
+    ) -> Self {
+        Self { gate, id, record, shape, now, effects: Vec::new() }
     }
 
     pub(super) fn into_effects(self) -> Vec<Effect> {
@@ -42,7 +50,7 @@ impl<'a> Step<'a> {
     }
 
     pub(super) fn reply(&mut self, problem: &Problem<'_>) -> State {
-        self.reply_with(problem.reply())
+        self.reply_with(problem.reply(*self.shape))
     }
 
     pub(super) fn reply_with(&mut self, reply: Reply) -> State {
@@ -70,8 +78,9 @@ impl<'a> Step<'a> {
         let Some(limit) = config.limits.get(account.rule) else {
             return self.reply(&Problem::StoreUnavailable);
         };
-        let mut reply = Problem::Refused(Refused { limit, reason, standing, requested }).reply();
-        reply.headers.extend(limits::headers(&config.response.headers, &[(account.unit, standing)]));
+        let refused = Refused { limit, reason, standing, requested };
+        let mut reply = Problem::Refused(refused).reply(*self.shape);
+        reply.headers.extend(limits::headers(&config.response.headers, &[(limit, standing)], self.now));
         self.reply_with(reply)
     }
 

@@ -9,6 +9,7 @@ use proxy_wasm::types::Action;
 use super::calls::{self, Buffer, Headers};
 use super::worker::Worker;
 use crate::exchange::{Body, End, Exchange, Flow, Input, Origin};
+use crate::identity::Caller;
 
 const CODE_DETAILS: &str = "response\0code_details";
 
@@ -37,7 +38,9 @@ impl Context for Stream {}
 impl HttpContext for Stream {
     fn on_http_request_headers(&mut self, _count: usize, end_of_stream: bool) -> Action {
         let headers = calls::headers(Headers::Request).unwrap_or_default();
-        self.on(Input::RequestHeaders { headers: &headers.pairs(), body: body(end_of_stream) });
+        let (headers, metadata) = (headers.pairs(), self.worker.metadata());
+        let caller = Caller { headers: &headers, metadata: &metadata };
+        self.on(Input::RequestHeaders { caller, body: body(end_of_stream) });
         if self.exchange.borrow().needs_ticks() {
             self.worker.watch(self.context, &self.exchange);
         }

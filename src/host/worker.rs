@@ -64,6 +64,12 @@ impl Worker {
         Rc::new(RefCell::new(Exchange::new(Rc::clone(&self.gate), self.ids.mint())))
     }
 
+    /// What the policy asks of the stream's metadata, in its order; nothing is read where it asks nothing. A
+    /// property that the host cannot put into bytes is as good as absent.
+    pub(super) fn metadata(&self) -> Vec<Option<Vec<u8>>> {
+        self.gate.config.metadata.iter().map(|path| calls::property(path).ok().flatten()).collect()
+    }
+
     /// The exchange is told the time until it is forgotten.
     pub(super) fn watch(&self, context: u32, exchange: &Rc<RefCell<Exchange>>) {
         self.watched.borrow_mut().insert(context, Rc::clone(exchange));

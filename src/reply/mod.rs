@@ -3,14 +3,44 @@
 //! A reply names what is wrong in words a person can act on, in the shape that the API's own SDK turns
 //! into its own error, and repeats nothing that the caller sent.
 
+mod anthropic;
+mod date;
 pub mod limits;
 mod openai;
 
 use serde_json::json;
-use tollgate_budget::{Reason, Standing, Unit};
+use tollgate_budget::{Reason, Span, Standing, Unit};
 
-use crate::config::LimitRule;
+use crate::config::{Api, LimitRule};
+use crate::identity::{Headers, header};
 use crate::metrics::BodyReason;
+
+/// Whose errors a caller's SDK understands.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Shape {
+    #[default]
+    OpenAi,
+    Anthropic,
+}
+
+impl Shape {
+    /// The shape of a route's API.
+    pub fn of(api: Api, headers: &Headers<'_>) -> Self {
+        match api {
+            Api::OpenAiChat | Api::OpenAiCompletions | Api::OpenAiEmbeddings | Api::OpenAiResponses => {
+                Self::OpenAi
+            }
+            Api::AnthropicMessages => Self::Anthropic,
+            Api::RequestOnly | Api::Free => Self::spoken_by(headers),
+        }
+    }
+
+    /// Where the route does not tell what is spoken there. Anthropic's API takes no request without this
+    /// header, so all its clients send it.
+    pub fn spoken_by(headers: &Headers<'_>) -> Self {
+        if header(headers, "anthropic-version").is_some() { Self::Anthropic } else { Self::OpenAi }
+    }
+}
 
 /// Why we answer instead of the upstream.
 #[derive(Clone, Debug)]
@@ -57,35 +87,46 @@ pub struct Reply {
     pub details: &'static str,
 }
 
+/// What every shape tells, each in its own way.
+struct Error {
+    status: u32,
+    /// OpenAI's `type`; Anthropic's goes by the status.
+    kind: &'static str,
+    code: Option<&'static str>,
+    message: String,
+}
+
 impl Problem<'_> {
-    pub fn reply(&self) -> Reply {
+    pub fn reply(&self, shape: Shape) -> Reply {
         let error = self.error();
         let mut headers = vec![("content-type", "application/json".to_owned())];
         headers.extend(self.retry_headers());
-        Reply {
-            status: error.status,
-            headers,
-            body: openai::body(&error, self.extra()).to_string(),
-            details: self.details(),
+        let mut body = match shape {
+            Shape::OpenAi => openai::body(&error),
+            Shape::Anthropic => anthropic::body(&error),
+        };
+        if let (Some(facts), Some(members)) = (self.extra(), body.as_object_mut()) {
+            members.insert("tollgate".to_owned(), facts);
         }
+        Reply { status: error.status, headers, body: body.to_string(), details: self.details() }
     }
 
-    fn error(&self) -> openai::Error {
+    fn error(&self) -> Error {
         match self {
-            Self::Unidentified { attribute } => openai::Error {
+            Self::Unidentified { attribute } => Error {
                 status: 401,
                 kind: "authentication_error",
                 code: Some("missing_identity"),
                 message: format!("The request does not say who it is for: no value for `{attribute}`."),
             },
-            Self::Body { reason, hint } => openai::Error {
+            Self::Body { reason, hint } => Error {
                 status: body_status(*reason),
                 kind: "invalid_request_error",
                 code: Some(reason.label()),
                 message: hint.clone(),
             },
             Self::Refused(refused) => refused.error(),
-            Self::StoreUnavailable => openai::Error {
+            Self::StoreUnavailable => Error {
                 status: 503,
                 kind: "server_error",
                 code: Some("budget_unavailable"),
@@ -98,13 +139,10 @@ impl Problem<'_> {
         match self {
             Self::Unidentified { .. } | Self::Body { .. } => Vec::new(),
             Self::Refused(refused) => match refused.reason {
-                Reason::NotYet { retry_after } => vec![
-                    ("retry-after", retry_after.as_secs_ceil().max(1).to_string()),
-                    ("retry-after-ms", retry_after.as_millis().max(1).to_string()),
-                ],
+                Reason::NotYet { retry_after: wait } => retry_after(wait),
                 Reason::Never { .. } | Reason::Suspended => vec![no_retry()],
             },
-            Self::StoreUnavailable => vec![("retry-after", "1".to_owned())],
+            Self::StoreUnavailable => retry_after(Span::from_secs(1)),
         }
     }
 
@@ -137,6 +175,14 @@ impl Problem<'_> {
     }
 }
 
+/// In seconds, as every client reads it, and as exactly as it is known.
+fn retry_after(wait: Span) -> Vec<(&'static str, String)> {
+    vec![
+        ("retry-after", wait.as_secs_ceil().max(1).to_string()),
+        ("retry-after-ms", wait.as_millis().max(1).to_string()),
+    ]
+}
+
 /// The official SDKs obey this before they look at the status.
 fn no_retry() -> (&'static str, String) {
     ("x-should-retry", "false".to_owned())
@@ -151,14 +197,14 @@ const fn body_status(reason: BodyReason) -> u32 {
 }
 
 impl Refused<'_> {
-    fn error(&self) -> openai::Error {
+    fn error(&self) -> Error {
         let name = &self.limit.name;
         let unit = words(self.limit.unit);
         let amount = self.limit.unit.whole_floor(self.standing.capacity);
         let used = self.limit.unit.whole_ceil(self.standing.used());
         let asked = self.requested;
         match self.reason {
-            Reason::NotYet { retry_after } => openai::Error {
+            Reason::NotYet { retry_after } => Error {
                 status: 429,
                 kind: openai::kind(self.limit.unit),
                 code: Some("rate_limit_exceeded"),
@@ -168,7 +214,7 @@ impl Refused<'_> {
                     wait = limits::duration(retry_after),
                 ),
             },
-            Reason::Never { largest } => openai::Error {
+            Reason::Never { largest } => Error {
                 status: 413,
                 kind: openai::kind(self.limit.unit),
                 code: Some("request_never_fits"),
@@ -178,7 +224,7 @@ impl Refused<'_> {
                     largest = self.limit.unit.whole_floor(largest),
                 ),
             },
-            Reason::Suspended => openai::Error {
+            Reason::Suspended => Error {
                 status: 403,
                 kind: "permission_error",
                 code: Some("budget_suspended"),
@@ -221,5 +267,49 @@ const fn words(unit: Unit) -> &'static str {
         Unit::InputTokens => "input tokens",
         Unit::OutputTokens => "output tokens",
         Unit::Requests => "requests",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn body(reason: BodyReason) -> Problem<'static> {
+        Problem::Body { reason, hint: "Something is wrong with it.".to_owned() }
+    }
+
+    #[test]
+    fn each_status_has_the_type_of_the_api_called() {
+        let table = [
+            (body(BodyReason::NotJson), 400, "invalid_request_error", "invalid_request_error"),
+            (body(BodyReason::TooLarge), 413, "invalid_request_error", "request_too_large"),
+            (body(BodyReason::Compressed), 415, "invalid_request_error", "invalid_request_error"),
+            (
+                Problem::Unidentified { attribute: "tenant" },
+                401,
+                "authentication_error",
+                "authentication_error",
+            ),
+            (Problem::StoreUnavailable, 503, "server_error", "overloaded_error"),
+        ];
+        for (problem, status, openai, anthropic) in table {
+            for (shape, kind) in [(Shape::OpenAi, openai), (Shape::Anthropic, anthropic)] {
+                let reply = problem.reply(shape);
+                let body: Value = serde_json::from_str(&reply.body).unwrap();
+                assert_eq!((reply.status, &body["error"]["type"]), (status, &json!(kind)));
+                assert!(body["error"]["message"].as_str().is_some_and(|text| !text.is_empty()));
+                assert_eq!(body.get("type"), (shape == Shape::Anthropic).then(|| json!("error")).as_ref());
+                assert_eq!(body.get("tollgate"), None);
+            }
+        }
+    }
+
+    #[test]
+    fn who_may_come_back_is_told_when() {
+        let headers = Problem::StoreUnavailable.reply(Shape::Anthropic).headers;
+        assert!(headers.contains(&("retry-after", "1".to_owned())));
+        assert!(headers.contains(&("retry-after-ms", "1000".to_owned())));
     }
 }

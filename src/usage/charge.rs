@@ -61,12 +61,14 @@ pub fn charge(report: &Report, held: Held) -> Cost {
 fn reported(usage: Usage, report: &Report, held: Held) -> Cost {
     let at_least_seen = |output: Tokens| match report.reach {
         Reach::Everything => output,
-        Reach::Earlier => output.max(report.seen),
+        Reach::Earlier | Reach::Begin => output.max(report.seen),
+    };
+    let outcome = match report.reach {
+        Reach::Everything | Reach::Earlier => Outcome::ProviderUsage,
+        Reach::Begin => Outcome::PartialUsage,
     };
     match (usage.input, usage.output, usage.provider_total) {
-        (Some(input), Some(output), _) => {
-            Cost { input, output: at_least_seen(output), outcome: Outcome::ProviderUsage }
-        }
+        (Some(input), Some(output), _) => Cost { input, output: at_least_seen(output), outcome },
         (None, None, Some(total)) => {
             let input = held.prompt.min(total);
             let output = at_least_seen(total.saturating_sub(input));

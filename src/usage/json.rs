@@ -111,6 +111,11 @@ impl<P: Copy> Scanner<P> {
         }
     }
 
+    /// Before anything is fed.
+    pub(super) const fn ends_at_newlines(&mut self) {
+        self.newline = Newline::End;
+    }
+
     /// Ready for the next document.
     pub(super) const fn reset(&mut self) {
         self.state = State::Value;

@@ -7,11 +7,11 @@
 //! What must not go wrong: text that looks like usage is text. Only the structure of the JSON decides,
 //! so a model that writes a cheap usage object into its answer pays in full.
 
+mod answer;
 mod charge;
 mod count;
 mod hide;
 mod json;
-mod openai;
 mod places;
 mod report;
 mod runs;
@@ -26,14 +26,39 @@ pub use charge::{Cost, Held, Outcome, charge};
 pub use hide::{HideUsage, Passed};
 pub use report::{Answered, Ending, Finish, Reach, Report};
 
-use crate::config::Tokenizer;
+use crate::config::{Api, Tokenizer};
+use answer::Answer;
 use hide::Gate;
 use json::{Newline, Scanner};
-use openai::Answer;
 use places::Place;
 use sse::Lines;
 
-/// One answer of the OpenAI dialect, plain or streamed.
+/// The way an answer is spelt.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Dialect {
+    /// Chat and text completions and embeddings, by OpenAI and everyone who speaks like it.
+    OpenAi,
+    /// OpenAI's Responses.
+    Responses,
+    /// Anthropic's messages.
+    Anthropic,
+}
+
+impl Dialect {
+    pub const ALL: [Self; 3] = [Self::OpenAi, Self::Responses, Self::Anthropic];
+
+    /// `None` where the answer is not read.
+    pub const fn of(api: Api) -> Option<Self> {
+        match api {
+            Api::OpenAiChat | Api::OpenAiCompletions | Api::OpenAiEmbeddings => Some(Self::OpenAi),
+            Api::OpenAiResponses => Some(Self::Responses),
+            Api::AnthropicMessages => Some(Self::Anthropic),
+            Api::RequestOnly | Api::Free => None,
+        }
+    }
+}
+
+/// One answer, plain or streamed.
 #[derive(Debug)]
 pub struct UsageMeter {
     wire: Wire,
@@ -56,19 +81,19 @@ enum Wire {
 }
 
 impl UsageMeter {
-    pub fn new(tokenizer: Tokenizer, hide: HideUsage) -> Self {
-        Self::on(Wire::Unknown, tokenizer, hide)
+    pub fn new(dialect: Dialect, tokenizer: Tokenizer, hide: HideUsage) -> Self {
+        Self::on(Wire::Unknown, dialect, tokenizer, hide)
     }
 
     /// For an answer that is known to be unreadable, such as a compressed one.
     pub fn unreadable(tokenizer: Tokenizer) -> Self {
-        Self::on(Wire::Opaque, tokenizer, HideUsage::Keep)
+        Self::on(Wire::Opaque, Dialect::OpenAi, tokenizer, HideUsage::Keep)
     }
 
-    fn on(wire: Wire, tokenizer: Tokenizer, hide: HideUsage) -> Self {
+    fn on(wire: Wire, dialect: Dialect, tokenizer: Tokenizer, hide: HideUsage) -> Self {
         Self {
             wire,
-            scanner: Scanner::new(Place::Root, Newline::Blank),
+            scanner: Scanner::new(Place::Root(dialect), Newline::Blank),
             answer: Answer::new(tokenizer),
             lines: Lines::new(),
             gate: Gate::new(hide),
@@ -150,7 +175,7 @@ impl UsageMeter {
             Some(_) | None => Wire::Opaque,
         };
         if self.wire == Wire::Sse {
-            self.scanner = Scanner::new(Place::Root, Newline::End);
+            self.scanner.ends_at_newlines();
         }
         first
     }
@@ -163,7 +188,7 @@ mod tests {
     const TOKENIZER: Tokenizer = Tokenizer::Characters { per_token_milli: 1000 };
 
     fn read(answer: &str) -> Report {
-        let mut meter = UsageMeter::new(TOKENIZER, HideUsage::Keep);
+        let mut meter = UsageMeter::new(Dialect::OpenAi, TOKENIZER, HideUsage::Keep);
         assert_eq!(meter.chunk(answer.as_bytes()), Passed::AsIs);
         assert_eq!(meter.finish(), b"");
         meter.report()
@@ -171,7 +196,7 @@ mod tests {
 
     /// What the client sees of each chunk, and at the end.
     fn shown(chunks: &[&str]) -> Vec<String> {
-        let mut meter = UsageMeter::new(TOKENIZER, HideUsage::Hide);
+        let mut meter = UsageMeter::new(Dialect::OpenAi, TOKENIZER, HideUsage::Hide);
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let mut all: Vec<String> = chunks
             .iter()
@@ -412,7 +437,7 @@ mod tests {
         for answer in
             [delta(&format!("{{\"content\":\"{text}\"}}")), format!(r#"{{"choices":[{{"text":"{text}"}}]}}"#)]
         {
-            let mut meter = UsageMeter::new(TOKENIZER, HideUsage::Keep);
+            let mut meter = UsageMeter::new(Dialect::OpenAi, TOKENIZER, HideUsage::Keep);
             for piece in answer.as_bytes().chunks(777) {
                 assert_eq!(meter.chunk(piece), Passed::AsIs);
                 assert!(meter.kept() < 5_000);
@@ -420,6 +445,121 @@ mod tests {
             assert!(meter.seen().count() + 5_000 > 20_000, "what passed long ago is counted");
             meter.finish();
             assert_eq!(meter.seen(), Tokens::new(20_000));
+        }
+    }
+
+    fn read_as(dialect: Dialect, answer: &str) -> Report {
+        let mut meter = UsageMeter::new(dialect, TOKENIZER, HideUsage::Hide);
+        assert_eq!(meter.chunk(answer.as_bytes()), Passed::AsIs);
+        assert_eq!(meter.finish(), b"");
+        meter.report()
+    }
+
+    #[test]
+    fn all_that_a_model_writes_is_seen_once_in_every_dialect() {
+        use Dialect::{Anthropic, Responses};
+        for (dialect, answer, count) in [
+            (
+                Anthropic,
+                r#"{"content":[{"type":"text","text":"1234"},{"type":"thinking","thinking":"56","signature":"zz"}]}"#,
+                6,
+            ),
+            (
+                Anthropic,
+                r#"{"content":[{"type":"tool_use","id":"x","name":"f","input":{"a":["12",{"b":"3"}]}}]}"#,
+                4,
+            ),
+            (
+                Anthropic,
+                "data: {\"delta\":{\"partial_json\":\"{}\"}}\n\ndata: {\"delta\":{\"thinking\":\"1\"}}\n\n",
+                3,
+            ),
+            (
+                Anthropic,
+                "data: {\"content_block\":{\"type\":\"tool_use\",\"name\":\"fn\",\"input\":{}}}\n\n",
+                2,
+            ),
+            (Anthropic, "data: {\"delta\":{\"signature\":\"zz\",\"text\":\"\"}}\n\n", 0),
+            (
+                Responses,
+                r#"{"output":[{"type":"reasoning","summary":[{"text":"12"}]},{"content":[{"text":"34"},{"refusal":"5"}]},{"name":"f","arguments":"{}"}]}"#,
+                8,
+            ),
+            (
+                Responses,
+                "data: {\"type\":\"response.output_text.delta\",\"delta\":\"12\"}\n\ndata: {\"type\":\"response.output_text.done\",\"text\":\"12\"}\n\ndata: {\"type\":\"response.completed\",\"response\":{\"output\":[{\"content\":[{\"text\":\"12\"}]}]}}\n\n",
+                2,
+            ),
+            (Responses, "data: {\"type\":\"response.audio.delta\",\"delta\":\"AAAA\"}\n\n", 0),
+        ] {
+            assert_eq!(read_as(dialect, answer).seen.count(), count, "{answer}");
+        }
+    }
+
+    #[test]
+    fn sound_and_sealed_thoughts_are_an_answer_without_text() {
+        for (dialect, answer) in [
+            (Dialect::Responses, "data: {\"type\":\"response.audio.delta\",\"delta\":\"AA\"}\n\n"),
+            (Dialect::Anthropic, r#"{"content":[{"type":"redacted_thinking","data":"AA"}]}"#),
+        ] {
+            assert_eq!(read_as(dialect, answer).answered, Answered::Output, "{answer}");
+        }
+    }
+
+    #[test]
+    fn what_anthropic_says_at_the_begin_is_true_of_the_prompt_and_a_lower_bound_of_the_rest() {
+        let start = "data: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":7,\"cache_read_input_tokens\":3,\"output_tokens\":1}}}\n\n";
+        let text = "data: {\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":\"four\"}}\n\n";
+        let end = "data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":9}}\n\n";
+        let held = Held { prompt: Tokens::new(40), output: Tokens::new(400) };
+        let stop = "data: {\"type\":\"message_stop\"}\n\n";
+        for (stream, reach, ending, cost) in [
+            (start.to_owned(), Reach::Begin, Ending::Cut, (10, 1)),
+            (format!("{start}{text}"), Reach::Begin, Ending::Cut, (10, 4)),
+            (format!("{start}{text}{end}{stop}"), Reach::Everything, Ending::Whole, (10, 9)),
+            (format!("{start}{end}{text}"), Reach::Earlier, Ending::Cut, (10, 9)),
+        ] {
+            let report = read_as(Dialect::Anthropic, &stream);
+            assert_eq!((report.reach, report.ending), (reach, ending), "{stream}");
+            let charged = charge(&report, held);
+            assert_eq!((charged.input.count(), charged.output.count()), cost, "{stream}");
+        }
+    }
+
+    #[test]
+    fn a_response_tells_by_its_status_whether_it_is_over() {
+        for (status, ending, answered, finish) in [
+            ("queued", Ending::Cut, Answered::Nothing, None),
+            ("in_progress", Ending::Cut, Answered::Nothing, None),
+            ("completed", Ending::Whole, Answered::Nothing, Some(Finish::Stop)),
+            ("incomplete", Ending::Whole, Answered::Nothing, None),
+            ("cancelled", Ending::Whole, Answered::Nothing, None),
+            ("failed", Ending::Whole, Answered::ErrorOnly, Some(Finish::Error)),
+        ] {
+            let stream = format!(
+                "data: {{\"type\":\"x\",\"response\":{{\"status\":\"{status}\",\"error\":null}}}}\n\n"
+            );
+            let report = read_as(Dialect::Responses, &stream);
+            assert_eq!(
+                (report.ending, report.answered, report.finish),
+                (ending, answered, finish),
+                "{status}"
+            );
+        }
+    }
+
+    #[test]
+    fn counts_of_another_dialect_are_none() {
+        let usage =
+            r#"{"usage":{"prompt_tokens":1,"completion_tokens":2,"input_tokens":0,"output_tokens":0}}"#;
+        assert_eq!(input_and_output(usage), Some((1, 2)));
+        let usage = r#"{"usage":{"input_tokens":1,"output_tokens":2,"prompt_tokens":7,"cached_tokens":7}}"#;
+        for dialect in [Dialect::Responses, Dialect::Anthropic] {
+            let usage = read_as(dialect, usage).usage.unwrap();
+            assert_eq!(
+                (usage.input, usage.output, usage.cached_input),
+                (Some(Tokens::new(1)), Some(Tokens::new(2)), Tokens::ZERO)
+            );
         }
     }
 }

@@ -1,30 +1,37 @@
-//! What the values of an OpenAI answer are to us, told by the keys that lead to them.
+//! What the values of an answer are to us, told by the keys that lead to them.
 //!
-//! The usage object is believed under `usage`, `x_groq.usage` and `choices[0].usage`, and nowhere else: a
-//! model can write whatever it likes into its texts and arguments, but it cannot add a key here.
+//! A usage object is believed at the places that its API has for it, and nowhere else: a model can write
+//! whatever it likes into its texts and arguments, but it cannot add a key there.
 
+mod anthropic;
+mod openai;
+mod responses;
+
+use super::Dialect;
 use super::report::Finish;
 
 /// What a value of an answer is to us.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Place {
     Ignored,
-    Root,
+    Root(Dialect),
     /// An element of a root that is an array: not JSON of the API, but `[DONE]` looks like it.
     Mark,
     /// What `object` says.
     Kind,
+    /// What an event's `type` says.
+    Type,
     Error,
     XGroq,
     Usage(Source),
-    PromptDetails,
-    CompletionDetails,
+    InputDetails,
+    OutputDetails,
     Count(Field),
     Choices,
     Choice,
     Index,
     Finish,
-    /// `message` or `delta`.
+    /// `message` or `delta` of a choice.
     Message,
     /// A string, or a list of parts with texts in them.
     Content,
@@ -38,6 +45,22 @@ pub(super) enum Place {
     Audio,
     /// Output that is not text.
     Media,
+    /// Arguments of a call as JSON: all texts in them.
+    Argument,
+    /// Anthropic's message as an event begins it.
+    Started,
+    Blocks,
+    Block,
+    /// What an event adds to a block, and says of the end.
+    Delta,
+    /// The object that events of the Responses API carry.
+    Response,
+    /// What an event adds: text, unless the event is of another kind.
+    ResponseDelta,
+    Status,
+    Incomplete,
+    Items,
+    Item,
 }
 
 /// Where a usage object stands.
@@ -46,6 +69,12 @@ pub(super) enum Source {
     Top,
     XGroq,
     FirstChoice,
+    /// Of the Responses API, at the top or in the response that an event carries.
+    Response,
+    /// Of Anthropic's messages, whole or at the end.
+    Message,
+    /// As an answer begins: true of the prompt, not yet of the output.
+    Start,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -59,54 +88,30 @@ pub(super) enum Field {
 }
 
 impl Place {
-    /// Of a value under `key` in the object that stands here.
+    /// Of a value under `key` in the object that stands here. No two APIs share a place whose keys they use
+    /// differently.
     pub(super) fn member(self, key: &[u8]) -> Self {
-        match (self, key) {
-            (Self::Root, b"choices") => Self::Choices,
-            (Self::Root, b"usage") => Self::Usage(Source::Top),
-            (Self::Root, b"x_groq") => Self::XGroq,
-            (Self::Root, b"object") => Self::Kind,
-            (Self::Root | Self::Choice, b"error") => Self::Error,
-
-            (Self::Choice, b"index") => Self::Index,
-            (Self::Choice, b"delta" | b"message") => Self::Message,
-            (Self::Choice, b"text") => Self::Text,
-            (Self::Choice, b"finish_reason") => Self::Finish,
-            (Self::Choice, b"usage") => Self::Usage(Source::FirstChoice),
-
-            (Self::Message, b"content") => Self::Content,
-            (Self::Message, b"reasoning_content") => Self::ReasoningContent,
-            (Self::Message, b"reasoning") => Self::Reasoning,
-            (Self::Message, b"refusal") => Self::Text,
-            (Self::Message, b"tool_calls") => Self::ToolCalls,
-            (Self::Message, b"function_call") => Self::Function,
-            (Self::Message, b"audio") => Self::Audio,
-            (Self::Message, b"images") => Self::Media,
-            (Self::Part, b"text" | b"refusal") => Self::Text,
-            (Self::Part, b"thinking") => Self::Content,
-            (Self::ToolCall, b"function" | b"custom") => Self::Function,
-            (Self::Function, b"name" | b"arguments" | b"input") => Self::Text,
-            (Self::Audio, b"transcript") => Self::Text,
-            (Self::Audio | Self::Media, _) => Self::Media,
-
-            (Self::XGroq, b"usage") => Self::Usage(Source::XGroq),
-            (Self::Usage(_), b"prompt_tokens") => Self::Count(Field::Prompt),
-            (Self::Usage(_), b"completion_tokens") => Self::Count(Field::Completion),
-            (Self::Usage(_), b"total_tokens") => Self::Count(Field::Total),
-            (Self::Usage(_), b"prompt_tokens_details") => Self::PromptDetails,
-            (Self::Usage(_), b"completion_tokens_details") => Self::CompletionDetails,
-            (Self::PromptDetails, b"cached_tokens") => Self::Count(Field::Cached),
-            (Self::PromptDetails, b"cache_write_tokens") => Self::Count(Field::CacheWrite),
-            (Self::CompletionDetails, b"reasoning_tokens") => Self::Count(Field::Reasoning),
-            // DeepSeek's and Moonshot's words for it.
-            (Self::Usage(_), b"prompt_cache_hit_tokens" | b"cached_tokens") => Self::Count(Field::Cached),
-            _ => Self::Ignored,
+        if self == Self::Argument || self == Self::Media {
+            self
+        } else if matches!(self, Self::Started | Self::Block | Self::Delta | Self::Root(Dialect::Anthropic)) {
+            anthropic::member(self, key)
+        } else if matches!(self, Self::Usage(Source::Message | Source::Start)) {
+            anthropic::usage(key)
+        } else if matches!(
+            self,
+            Self::Response | Self::Incomplete | Self::Item | Self::Root(Dialect::Responses)
+        ) {
+            responses::member(self, key)
+        } else if self == Self::Usage(Source::Response) {
+            responses::usage(key)
+        } else {
+            openai::member(self, key)
         }
     }
 
     /// Of the values in the list that stands here.
     pub(super) fn element(self) -> Self {
-        if self == Self::Root {
+        if matches!(self, Self::Root(_)) {
             Self::Mark
         } else if self == Self::Choices {
             Self::Choice
@@ -114,22 +119,32 @@ impl Place {
             Self::Part
         } else if self == Self::ToolCalls {
             Self::ToolCall
-        } else if self == Self::Media {
-            Self::Media
+        } else if self == Self::Blocks {
+            Self::Block
+        } else if self == Self::Items {
+            Self::Item
+        } else if self == Self::Media || self == Self::Argument {
+            self
         } else {
             Self::Ignored
         }
     }
 }
 
-/// The providers' words for why a choice ended.
+/// The providers' words for why an answer ended.
 pub(super) fn finish(word: &[u8]) -> Option<Finish> {
     match word {
-        b"stop" | b"eos" => Some(Finish::Stop),
-        b"length" | b"model_length" | b"max_tokens" => Some(Finish::Length),
-        b"tool_calls" | b"function_call" => Some(Finish::ToolCalls),
-        b"content_filter" => Some(Finish::ContentFilter),
-        b"error" => Some(Finish::Error),
+        b"stop" | b"eos" | b"end_turn" | b"stop_sequence" | b"pause_turn" | b"completed" => {
+            Some(Finish::Stop)
+        }
+        b"length"
+        | b"model_length"
+        | b"max_tokens"
+        | b"max_output_tokens"
+        | b"model_context_window_exceeded" => Some(Finish::Length),
+        b"tool_calls" | b"function_call" | b"tool_use" => Some(Finish::ToolCalls),
+        b"content_filter" | b"refusal" => Some(Finish::ContentFilter),
+        b"error" | b"failed" => Some(Finish::Error),
         _ => None,
     }
 }

@@ -24,6 +24,8 @@ pub enum Reach {
     Everything,
     /// Output came after it: the report is a lower bound.
     Earlier,
+    /// It was made as the answer began: true of the prompt, a lower bound of the output.
+    Begin,
 }
 
 /// What the client got.
@@ -49,7 +51,7 @@ pub enum Finish {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ending {
-    /// `[DONE]`, a closed body, or a finish reason for every choice.
+    /// `[DONE]` or the event that stands for it, a closed body, or a finish reason for every choice.
     Whole,
     Cut,
 }

@@ -4,9 +4,9 @@
 //! gathered. A last event without its blank line counts when its JSON is whole, which the standard would
 //! drop: providers that forget the blank line report their usage in that event.
 
+use super::answer::Answer;
 use super::hide::{Gate, Passage, Passed, Verdict};
 use super::json::Scanner;
-use super::openai::Answer;
 use super::places::Place;
 use super::runs::{is_newline, split};
 

@@ -29,6 +29,22 @@ enum Placeholder {
 }
 
 impl Counts {
+    /// As Anthropic counts: caches beside the input. An input side of nothing but zeros is none: servers that
+    /// copy the API send such before they know.
+    pub(super) fn with_caches_within(self) -> Self {
+        let parts = [self.prompt, self.cached, self.cache_write];
+        let sum = parts.into_iter().flatten().fold(Tokens::ZERO, Tokens::saturating_add);
+        match sum {
+            Tokens::ZERO => Self { prompt: None, cached: None, cache_write: None, ..self },
+            _ => Self {
+                prompt: Some(sum),
+                cached: Some(self.cached.unwrap_or_default()),
+                cache_write: Some(self.cache_write.unwrap_or_default()),
+                ..self
+            },
+        }
+    }
+
     fn sides(&self) -> impl Iterator<Item = Tokens> {
         [self.prompt, self.completion, self.total].into_iter().flatten()
     }

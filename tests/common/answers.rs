@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use tollgate::usage::Dialect;
 
 /// One answer, as on the wire after transfer coding, and what is right about it.
 #[derive(Clone, Debug)]
@@ -40,11 +41,30 @@ pub struct Counts {
     pub provider_total: Option<u64>,
 }
 
-/// All answers of the OpenAI dialect, except the one whose counts stand in Bedrock's headers.
-pub fn openai() -> Vec<Answer> {
+impl Answer {
+    /// `None` where no reader speaks its dialect yet.
+    pub fn reader(&self) -> Option<Dialect> {
+        match self.dialect.as_str() {
+            "openai" => Some(Dialect::OpenAi),
+            "responses" => Some(Dialect::Responses),
+            "anthropic" => Some(Dialect::Anthropic),
+            _ => None,
+        }
+    }
+}
+
+/// All answers of the dialects that are read, except the one whose counts stand in Bedrock's headers.
+pub fn all() -> Vec<Answer> {
     let mut answers = fixtures();
     answers.extend(cases());
-    answers.retain(|answer| answer.dialect == "openai" && answer.id != "json-bedrock-header-usage");
+    answers.retain(|answer| answer.reader().is_some() && answer.id != "json-bedrock-header-usage");
+    answers
+}
+
+/// Those of OpenAI's chat and of whatever copies it.
+pub fn openai() -> Vec<Answer> {
+    let mut answers = all();
+    answers.retain(|answer| answer.reader() == Some(Dialect::OpenAi));
     answers
 }
 

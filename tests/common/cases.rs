@@ -1,9 +1,11 @@
-//! The chat requests of `tests/fixtures` and `tests/cases`, as they come to a proxy.
+//! The requests of `tests/fixtures` and `tests/cases`, as they come to a proxy.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use tollgate::chat::Dialect;
+use tollgate::config::{FilterConfig, RequestPath};
 
 use super::requests::Ask;
 
@@ -18,7 +20,7 @@ pub struct Case {
     pub why: String,
 }
 
-/// Every request to a chat path, compressed ones included.
+/// Every request whose body is read by default, compressed ones included.
 pub fn requests() -> Vec<Case> {
     let cases =
         list("cases").into_iter().filter(|case| case["kind"] == "request").map(|case| read("cases", &case));
@@ -29,11 +31,12 @@ pub fn requests() -> Vec<Case> {
             .filter(|request| request.is_object());
         asked.map(|request| read("fixtures", request)).collect::<Vec<_>>()
     });
-    let chat = |case: &Case| {
-        let path = case.ask.path.split('?').next().unwrap_or_default();
-        path.ends_with("/chat/completions") && case.ask.method == "POST"
+    let config = FilterConfig::from_slice(br#"{"version": 1}"#).unwrap();
+    let is_read = |case: &Case| {
+        let dialect = config.route(&RequestPath::new(&case.ask.path)).and_then(Dialect::of);
+        dialect.is_some() && case.ask.method == "POST"
     };
-    cases.chain(fixtures).filter(chat).collect()
+    cases.chain(fixtures).filter(is_read).collect()
 }
 
 /// The sequences by name.

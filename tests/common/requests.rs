@@ -17,6 +17,8 @@ pub struct Ask {
     pub method: String,
     pub headers: Vec<(String, Vec<u8>)>,
     pub body: Vec<u8>,
+    /// What filters in front have put into the stream's metadata: dotted paths, and values in the host's bytes.
+    pub metadata: Vec<(String, Vec<u8>)>,
     /// Announces its length, as SDKs do.
     pub announced: bool,
 }
@@ -42,6 +44,7 @@ impl Ask {
             method: "POST".to_owned(),
             headers: Vec::new(),
             body: body.into(),
+            metadata: Vec::new(),
             announced: true,
         }
     }
@@ -61,6 +64,11 @@ impl Ask {
 
     pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.headers.push((name.to_owned(), value.as_ref().to_vec()));
+        self
+    }
+
+    pub fn metadata(mut self, path: &str, value: impl AsRef<[u8]>) -> Self {
+        self.metadata.push((path.to_owned(), value.as_ref().to_vec()));
         self
     }
 
@@ -91,7 +99,7 @@ impl Ask {
 
     /// Its headers only.
     pub fn begin<P: Proxy>(&self, proxy: &P, worker: usize) -> P::Stream {
-        proxy.open(worker, &self.head(), self.body.is_empty())
+        proxy.open_with(worker, &self.head(), &self.metadata, self.body.is_empty())
     }
 
     pub fn send_to<P: Proxy>(&self, proxy: &P, worker: usize) -> P::Stream {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use tollgate::usage::Dialect;
 
 use super::{account, launch, limit, merged, policy};
 use crate::common::answers::{self, Answer};
@@ -16,8 +17,7 @@ use crate::{CUT_AT_EVERY_BYTE, ProxyUnderTest};
 fn case_policy() -> Value {
     let models = json!([{"match": "*", "tokenizer": "o200k_base", "default_output_tokens": 1000,
         "max_output_tokens": 1_000_000, "media": {"image": 1000, "audio": 1000, "file": 3000}}]);
-    let routes = json!([{"path": "/chat/completions", "api": "openai_chat"}]);
-    let changes = json!({"models": models, "routes": routes, "hold": {"max_output_tokens": 32_000}});
+    let changes = json!({"models": models, "hold": {"max_output_tokens": 32_000}});
     merged(policy(json!([limit("tokens", "tokens", 4_000_000_000)])), changes)
 }
 
@@ -31,7 +31,7 @@ fn in_band(id: &str, what: &str, found: u64, band: &Value) {
 fn every_request_is_held_within_its_bands_or_refused_where_it_may_be() {
     let proxy = launch(&case_policy());
     let all = cases::requests();
-    assert!(all.len() > 50, "the tables are found");
+    assert!(all.len() >= 75, "{}: the tables are found", all.len());
     for case in &all {
         for pieces in deliveries(case) {
             check_request(&proxy, case, &pieces);
@@ -93,6 +93,26 @@ fn check_body(id: &str, ask: &Ask, upstream: &[u8], expected: &Value) {
     assert_eq!(serde_json::from_slice::<Value>(upstream).unwrap(), sent, "{id}");
 }
 
+/// A request in the answer's dialect whose hold is exactly what the answer's is.
+fn ask_for(answer: &Answer) -> Ask {
+    let (input, output) = answer.held;
+    let stream = answer.wire == "sse";
+    let chat = ask_of(input, output, stream);
+    match answer.reader() {
+        Some(Dialect::Anthropic) => chat.path("/v1/messages"),
+        Some(Dialect::Responses) => {
+            let mut body: Value = serde_json::from_slice(&chat.body).unwrap();
+            let members = body.as_object_mut().unwrap();
+            for (chats, ours) in [("messages", "input"), ("max_tokens", "max_output_tokens")] {
+                let value = members.remove(chats).unwrap();
+                members.insert(ours.to_owned(), value);
+            }
+            Ask::json(&body).path("/v1/responses")
+        }
+        Some(Dialect::OpenAi) | None => chat,
+    }
+}
+
 /// A chat whose hold is exactly this.
 fn ask_of(input: u64, output: u64, stream: bool) -> Ask {
     let words = usize::try_from(input.checked_sub(OVERHEAD).unwrap()).unwrap();
@@ -112,8 +132,8 @@ const OVERHEAD: u64 = 7;
 #[test]
 fn every_answer_is_settled_within_its_band_and_passes_unchanged() {
     let proxy = launch(&case_policy());
-    let all = answers::openai();
-    assert!(all.len() > 50, "the tables are found");
+    let all = answers::all();
+    assert!(all.len() > 70, "the tables are found");
     for answer in &all {
         for pieces in cuttings(answer) {
             check_answer(&proxy, answer, &pieces);
@@ -141,7 +161,7 @@ fn check_answer(proxy: &ProxyUnderTest, answer: &Answer, pieces: &[&[u8]]) {
     let id = &answer.id;
     let before = account(proxy, "tokens").spent;
     let (input, output) = answer.held;
-    let stream = ask_of(input, output, answer.wire == "sse").send(proxy);
+    let stream = ask_for(answer).send(proxy);
     assert_eq!(account(proxy, "tokens").held, input + output, "{id}");
     let mut head = tollgate_hostsim::Headers::from([(":status", answer.status.to_string())]);
     answer.headers.iter().for_each(|(name, value)| head.set(name, value));

@@ -66,6 +66,66 @@ fn the_providers_own_headers_of_these_names_are_replaced_and_never_duplicated() 
     assert!(OURS.iter().all(|name| answered(&none, &theirs).number(name) == 777_777));
 }
 
+const ANTHROPICS: [&str; 12] = [
+    "anthropic-ratelimit-requests-limit",
+    "anthropic-ratelimit-requests-remaining",
+    "anthropic-ratelimit-requests-reset",
+    "anthropic-ratelimit-tokens-limit",
+    "anthropic-ratelimit-tokens-remaining",
+    "anthropic-ratelimit-tokens-reset",
+    "anthropic-ratelimit-input-tokens-limit",
+    "anthropic-ratelimit-input-tokens-remaining",
+    "anthropic-ratelimit-input-tokens-reset",
+    "anthropic-ratelimit-output-tokens-limit",
+    "anthropic-ratelimit-output-tokens-remaining",
+    "anthropic-ratelimit-output-tokens-reset",
+];
+
+#[test]
+fn anthropics_family_resets_by_date_and_replaces_what_the_provider_says() {
+    let anthropic = json!({"response": {"headers": ["anthropic"]}});
+    let theirs = ANTHROPICS.map(|name| (name, "777777"));
+    let seen = answered(&merged(both_units(), anthropic.clone()), &theirs);
+    let reset = "2026-01-01T00:01:00Z";
+    let values = ["5", "4", reset, "1000", "900", reset].map(Some).into_iter().chain([None; 6]);
+    for (name, value) in ANTHROPICS.into_iter().zip(values) {
+        let all = seen.client.headers.as_ref().unwrap().values(name);
+        assert_eq!((seen.header(name).as_deref(), all.len()), (value, value.iter().len()), "{name}");
+    }
+    assert!(present(&seen).is_empty());
+
+    let limits = json!([limit("in", "input_tokens", 1000), limit("out", "output_tokens", 100)]);
+    let seen = answered(&merged(policy(limits), anthropic), &theirs);
+    let left = |name: &str| seen.header(&format!("anthropic-ratelimit-{name}-remaining"));
+    assert_eq!(left("input-tokens"), Some((1000 - PROMPT).to_string()));
+    assert_eq!(left("output-tokens").as_deref(), Some("8"));
+    assert_eq!(left("tokens").as_deref(), Some("8"), "the tighter of both");
+    assert_eq!(left("requests"), None);
+}
+
+#[test]
+fn the_ietfs_family_lists_policies_and_states() {
+    let ietf = json!({"response": {"headers": ["ietf"]}});
+    let theirs = [("ratelimit-policy", "\"theirs\";q=7"), ("ratelimit", "\"theirs\";r=7;t=7")];
+    let proxy = launch(&merged(both_units(), ietf.clone()));
+    let stream = Ask::new(92).send(&proxy);
+    let refused = Ask::new(950).send(&proxy).seen();
+    answer_bytes(&stream, 200, &theirs, b"{}");
+    let told = |seen: &Seen| ["ratelimit-policy", "ratelimit"].map(|name| seen.header(name).unwrap());
+    assert_eq!(
+        told(&stream.seen()),
+        [
+            r#""tokens";q=1000;qu="tokens";w=60, "requests";q=5;qu="requests";w=60"#,
+            r#""tokens";r=900;t=60, "requests";r=4;t=60"#,
+        ]
+    );
+    assert_eq!(refused.status(), 429);
+    assert_eq!(told(&refused)[0], r#""tokens";q=1000;qu="tokens";w=60"#);
+    let none = merged(policy(json!([])), ietf);
+    let seen = answered(&none, &theirs);
+    assert_eq!((seen.header("ratelimit-policy"), seen.header("ratelimit")), (None, None));
+}
+
 #[test]
 fn of_several_accounts_the_one_with_the_least_share_left_speaks() {
     let limits = json!([limit("wide", "tokens", 100_000), limit("tight", "output_tokens", 200)]);

@@ -43,6 +43,35 @@ fn a_refusal_has_openais_shape_and_names_the_limit() {
 }
 
 #[test]
+fn a_refusal_has_anthropics_shape_for_who_speaks_its_api() {
+    let routes = json!([{"path": "/v1/messages/count_tokens", "api": "request_only"}]);
+    let limits = |amount| policy(json!([limit("requests", "requests", amount)]));
+    let ask = Ask::new(1).path("/v1/messages/count_tokens").header("anthropic-version", "2023-06-01");
+    let proxy = launch(&merged(limits(1), json!({"routes": routes})));
+    assert!(ask.send(&proxy).seen().passed());
+    let seen = refused(&proxy, &ask, 429, "tollgate_over_limit");
+    let (body, wait) = (seen.json(), seen.number("retry-after-ms"));
+    assert_eq!((&body["type"], &body["error"]["type"]), (&json!("error"), &json!("rate_limit_error")));
+    assert_eq!(body["error"].as_object().unwrap().keys().collect::<Vec<_>>(), ["message", "type"]);
+    assert!(body["error"]["message"].as_str().unwrap().contains("`requests`"), "{body}");
+    assert_eq!(
+        body["tollgate"],
+        json!({"limit": "requests", "unit": "requests", "used": 1, "amount": 1, "requested": 1, "retry_after_ms": wait})
+    );
+    assert_eq!(seen.number("retry-after"), wait.div_ceil(1000));
+
+    let closed = launch(&merged(limits(0), json!({"routes": routes})));
+    let seen = refused(&closed, &ask, 403, "tollgate_suspended");
+    assert_eq!(error(&seen)["type"], json!("permission_error"));
+    assert_eq!(seen.header("x-should-retry").as_deref(), Some("false"));
+    let upgrade = Ask { body: Vec::new(), announced: false, ..ask }.header("upgrade", "websocket");
+    assert_eq!(
+        error(&refused(&proxy, &upgrade, 400, "tollgate_upgrade"))["type"],
+        json!("invalid_request_error")
+    );
+}
+
+#[test]
 fn a_client_that_waits_as_told_is_admitted_and_not_a_millisecond_earlier() {
     let windows = [
         json!({"fixed": "60s"}),

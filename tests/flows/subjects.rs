@@ -28,6 +28,58 @@ fn a_required_attribute_that_is_missing_is_answered_401() {
 }
 
 #[test]
+fn who_speaks_anthropics_api_is_refused_in_its_shape() {
+    let subject = json!({"tenant": {"from": [{"header": "x-tenant-id"}], "required": true}});
+    let routes = json!([{"path": "/v1/messages/count_tokens", "api": "request_only"}]);
+    let proxy = launch(&merged(tokens(1000), json!({"subject": subject, "routes": routes})));
+    let count = Ask::new(10).path("/v1/messages/count_tokens");
+    for ask in [count.clone(), Ask::get("/tollgate/budget")] {
+        let seen = ask.clone().header("anthropic-version", "2023-06-01").send(&proxy).seen();
+        assert_eq!((seen.status(), &seen.json()["type"]), (401, &json!("error")));
+        assert_eq!(seen.json()["error"]["type"], json!("authentication_error"));
+        assert_eq!(ask.send(&proxy).seen().json().get("type"), None, "without it in OpenAI's");
+    }
+}
+
+const CLAIMS: &str = "envoy.filters.http.jwt_authn.jwt_payload";
+
+/// As Envoy puts a map with one entry, a list and nothing into bytes.
+const NO_NAMES: [&[u8]; 3] =
+    [b"\x01\0\0\0\x01\0\0\0\x01\0\0\0k\0v\0", b"\x02\0\0\0\x01\0\0\0\x01\0\0\0a\0b\0", b""];
+
+#[test]
+fn a_claim_that_a_filter_in_front_has_verified_names_the_tenant() {
+    let claim = |name: &str| json!({"metadata": ["envoy.filters.http.jwt_authn", "jwt_payload", name]});
+    let subject = json!({
+        "tenant": {"from": [claim("org_id"), {"header": "x-tenant-id"}], "required": true},
+        "tier": {"from": [claim("tier")], "default": "free"},
+    });
+    let amounts = json!({"free": 500, "paid": 1000});
+    let limit = merged(limit("tokens", "tokens", 0), json!({"amount": amounts}));
+    let proxy = launch(&merged(policy(json!([limit])), json!({"subject": subject})));
+    let org = format!("{CLAIMS}.org_id");
+    let claims = |value: &[u8]| Ask::new(400).metadata(&org, value);
+    let seen = claims(b"acme").tenant("forged").send(&proxy).seen();
+    assert_eq!((seen.passed(), seen.upstream.header("x-tenant-id").as_deref()), (true, Some("forged")));
+    assert_eq!(claims(b"acme").tenant("another").send(&proxy).seen().status(), 429, "the claim comes first");
+    assert!(claims(b"other").metadata(&format!("{CLAIMS}.tier"), "paid").send(&proxy).seen().passed());
+    assert!(claims(b"other").metadata(&format!("{CLAIMS}.tier"), "paid").send(&proxy).seen().passed());
+    let number = claims(&42_f64.to_le_bytes()).send(&proxy);
+    assert!(number.seen().passed());
+    answer(&number, 9, 1);
+    assert_eq!(number.seen().record()["tenant"], json!("42"));
+    for nothing in NO_NAMES {
+        assert_eq!(claims(nothing).send(&proxy).seen().status(), 401, "{nothing:?}");
+        assert!(Ask::new(1).metadata(&org, nothing).tenant("by-header").send(&proxy).seen().passed());
+    }
+    assert_eq!(proxy.metric("tollgate_unknown_tiers_total"), 0);
+    let long = vec![b'x'; 4096];
+    assert!(claims(&long).send(&proxy).seen().passed());
+    let standing = Ask::get("/tollgate/budget").metadata(&org, &long).send(&proxy).seen();
+    assert_eq!(standing.json()["accounts"][0]["held"], json!(PROMPT + 400));
+}
+
+#[test]
 fn tenants_have_accounts_of_their_own_whatever_bytes_name_them() {
     let proxy = launch(&tokens(500));
     let long = |end: &str| "x".repeat(4096) + end;

@@ -5,15 +5,29 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use tollgate::chat::{self, Chat, Dialect, OutputCap};
-use tollgate::config::{ConfigError, FilterConfig};
+use tollgate::config::{Api, ConfigError, FilterConfig};
 use tollgate::estimate::memo::TextMemo;
 use tollgate::estimate::{self, Estimate};
 
 use crate::input;
-use crate::summary::{counting, grouped};
+use crate::summary::{api_word, counting, grouped};
+
+/// What `--api` takes, by the words of a policy: the APIs whose bodies are read.
+pub(crate) fn dialect(word: &str) -> Result<Dialect, String> {
+    const APIS: [Api; 5] = [
+        Api::OpenAiChat,
+        Api::OpenAiCompletions,
+        Api::OpenAiEmbeddings,
+        Api::OpenAiResponses,
+        Api::AnthropicMessages,
+    ];
+    let named = APIS.into_iter().find(|api| api_word(*api) == word);
+    named.and_then(Dialect::of).ok_or_else(|| format!("one of {}", APIS.map(api_word).join(", ")))
+}
 
 #[derive(Debug)]
 pub(crate) struct Question {
+    pub(crate) dialect: Dialect,
     pub(crate) model: Option<String>,
     pub(crate) policy: Option<PathBuf>,
     pub(crate) request: PathBuf,
@@ -31,7 +45,7 @@ pub(crate) fn run(question: &Question, out: &mut impl Write, err: &mut impl Writ
         }
     };
     let body = input::read(&question.request)?;
-    match chat::parse(Dialect::OpenAiChat, &body) {
+    match chat::parse(question.dialect, &body) {
         Ok(chat) => told(&chat, question.model.as_deref(), &config, out).map(|()| ExitCode::SUCCESS),
         Err(error) => writeln!(err, "{error}").map(|()| ExitCode::FAILURE),
     }
@@ -65,6 +79,7 @@ fn told(chat: &Chat<'_>, asked: Option<&str>, config: &FilterConfig, out: &mut i
     writeln!(out, "model:  {} (rule {})", shown.escape_debug(), rule.pattern)?;
     writeln!(out, "prompt: {} tokens, {}", grouped(prompt.count()), counting(rule))?;
     let cap = match chat.output_cap {
+        OutputCap::NoOutput => "the API has no output".to_owned(),
         OutputCap::Absent => "the request has no cap: the model's default".to_owned(),
         OutputCap::NotACap => "the request's cap is none: the model's default".to_owned(),
         OutputCap::AtMost(cap) => format!("the request's cap is {}", grouped(cap)),

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tollgate::chat::Dialect;
 
 /// Token budgets for LLM gateways.
 #[derive(Debug, Parser)]
@@ -28,8 +29,11 @@ enum Command {
         /// YAML or JSON; an Envoy configuration that loads the filter will do; `-` for standard input
         policy: PathBuf,
     },
-    /// Count the tokens of a chat request
+    /// Count the tokens of a request
     Count {
+        /// What the request is spelt for, by the word of a policy's routes, such as `anthropic_messages`
+        #[arg(long, default_value = "openai_chat", value_parser = count::dialect)]
+        api: Dialect,
         /// The model to count for, instead of the one that the request names
         #[arg(long)]
         model: Option<String>,
@@ -48,8 +52,8 @@ fn main() -> ExitCode {
     let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
     let done = match Cli::parse().command {
         Command::Check { policy } => check::run(&policy, &mut out, &mut err),
-        Command::Count { model, policy, request } => {
-            count::run(&count::Question { model, policy, request }, &mut out, &mut err)
+        Command::Count { api: dialect, model, policy, request } => {
+            count::run(&count::Question { dialect, model, policy, request }, &mut out, &mut err)
         }
         Command::Schema => schema(&mut out),
     };

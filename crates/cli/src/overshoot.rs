@@ -14,8 +14,8 @@ use tollgate_budget::{Amount, Tokens, Unit};
 use crate::summary::grouped;
 use crate::warnings::counts_output;
 
-/// The least that any chat is held at beside its output: the opening of the answer.
-const LEAST_PROMPT: u64 = 3;
+/// The least that any request is held at beside its output: a completion may have an empty prompt.
+const LEAST_PROMPT: u64 = 0;
 
 /// How one request can cost more than was held for it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -170,7 +170,7 @@ mod tests {
         let config = config("");
         let tier = crate::warnings::tiers_of(&config, &config.limits[0])[0].1;
         let worst = worst(&config, &config.limits[0], tier).unwrap();
-        // The rule for `*`: 10,030 / (1,024 + 3) = 9 of them, 15,360 each; the rule for `m*`: 10 × 4,000.
+        // The rule for `*`: 10,030 / 1,024 = 9 of them, 15,360 each; the rule for `m*`: 10 × 4,000.
         assert_eq!(
             (worst.model.as_str(), worst.cut, worst.at_once, worst.each.count()),
             ("*", Cut::Default, 9, 15_360)
@@ -184,7 +184,7 @@ mod tests {
         let worst = worst(&config, &config.limits[0], tier).unwrap();
         assert_eq!(
             (worst.model.as_str(), worst.at_once, worst.each.count()),
-            ("*", 10_030 / 503, 16_384 - 500)
+            ("*", 10_030 / 500, 16_384 - 500)
         );
     }
 }

@@ -32,6 +32,10 @@ fn routes(config: &FilterConfig, f: &mut Formatter<'_>) -> fmt::Result {
     for route in &config.routes {
         let what = match route.api {
             Api::OpenAiChat => "OpenAI chat completions",
+            Api::OpenAiCompletions => "OpenAI completions",
+            Api::OpenAiEmbeddings => "OpenAI embeddings",
+            Api::OpenAiResponses => "OpenAI Responses",
+            Api::AnthropicMessages => "Anthropic messages",
             Api::RequestOnly => "counts as one request, no tokens",
             Api::Free => "passes untouched",
         };
@@ -50,7 +54,7 @@ fn subject(config: &FilterConfig, f: &mut Formatter<'_>) -> fmt::Result {
     }
     writeln!(f, "Who pays (the first source that yields a value):")?;
     for attribute in &config.subject {
-        let sources: Vec<String> = attribute.sources.iter().map(source).collect();
+        let sources: Vec<String> = attribute.sources.iter().map(|from| source(config, from)).collect();
         let absent = match &attribute.absent {
             Absent::Default(default) => format!("else {default:?}"),
             Absent::Refuse => "else the request gets 401".to_owned(),
@@ -60,17 +64,24 @@ fn subject(config: &FilterConfig, f: &mut Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn source(source: &Source) -> String {
+fn source(config: &FilterConfig, source: &Source) -> String {
     match source {
         Source::Header { name, form, strip, trusted: _ } => {
-            let hashed = match form {
-                Form::AsIs => "",
-                Form::Sha256 => " (hashed)",
-            };
             let stripped = if *strip { " (removed before the upstream)" } else { "" };
-            format!("header {name}{hashed}{stripped}")
+            format!("header {name}{}{stripped}", hashed(*form))
         }
         Source::Bearer => "bearer token (hashed)".to_owned(),
+        Source::Metadata { property, form } => {
+            let parts: Vec<_> = config.metadata_parts(*property).collect();
+            format!("metadata {}{}", parts.join(" / "), hashed(*form))
+        }
+    }
+}
+
+const fn hashed(form: Form) -> &'static str {
+    match form {
+        Form::AsIs => "",
+        Form::Sha256 => " (hashed)",
     }
 }
 
@@ -153,9 +164,13 @@ fn when(when: &When, f: &mut Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-const fn api_word(api: Api) -> &'static str {
+pub(crate) const fn api_word(api: Api) -> &'static str {
     match api {
         Api::OpenAiChat => "openai_chat",
+        Api::OpenAiCompletions => "openai_completions",
+        Api::OpenAiEmbeddings => "openai_embeddings",
+        Api::OpenAiResponses => "openai_responses",
+        Api::AnthropicMessages => "anthropic_messages",
         Api::RequestOnly => "request_only",
         Api::Free => "free",
     }
@@ -288,6 +303,8 @@ fn rest(config: &FilterConfig, f: &mut Formatter<'_>) -> fmt::Result {
         .map(|family| match family {
             HeaderFamily::TokenLimit => "token_limit",
             HeaderFamily::OpenAi => "openai",
+            HeaderFamily::Anthropic => "anthropic",
+            HeaderFamily::Ietf => "ietf",
         })
         .collect();
     let families = if families.is_empty() { "none".to_owned() } else { families.join(", ") };

@@ -35,8 +35,8 @@ fn forgeable(config: &FilterConfig) -> Vec<ConfigError> {
             Source::Header { name, form: Form::AsIs, trusted: false, .. } => {
                 Some((attribute.name.clone(), i, name.clone()))
             }
-            // Nobody can guess the secret of another.
-            Source::Header { .. } | Source::Bearer => None,
+            // Nobody can guess the secret of another, and metadata is what filters write.
+            Source::Header { .. } | Source::Bearer | Source::Metadata { .. } => None,
         };
         attribute.sources.iter().enumerate().filter_map(untrusted)
     });

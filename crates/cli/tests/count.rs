@@ -64,3 +64,36 @@ fn what_is_no_request_or_no_policy_is_refused_in_words() {
     let (passed, said) = count(&["--policy", policy.to_str().unwrap()], &body);
     assert!(!passed && said.contains("did you mean `limits`?"), "{said}");
 }
+
+#[test]
+fn each_api_is_counted_by_its_own_rules() {
+    for (api, body, expected) in [
+        (
+            "openai_completions",
+            r#"{"model": "gpt-4o", "prompt": ["hello world", [1, 2, 3]], "n": 2, "max_tokens": 10}"#,
+            "prompt: 5 tokens, counted with o200k_base\noutput: 40 tokens held for 4 answers, the request's cap is 10\n",
+        ),
+        (
+            "openai_embeddings",
+            r#"{"model": "gpt-4o", "input": "hello world"}"#,
+            "prompt: 2 tokens, counted with o200k_base\noutput: 0 tokens held for 1 answer, the API has no output\n",
+        ),
+        (
+            "openai_responses",
+            r#"{"model": "gpt-4o", "input": "hello world", "previous_response_id": "hello", "max_output_tokens": 10}"#,
+            "prompt: 2,010 tokens, counted with o200k_base\noutput: 10 tokens held for 1 answer, the request's cap is 10\n",
+        ),
+        (
+            "anthropic_messages",
+            r#"{"model": "gpt-4o", "system": "hello world", "messages": [], "max_tokens": 10}"#,
+            "prompt: 9 tokens, counted with o200k_base\noutput: 10 tokens held for 1 answer, the request's cap is 10\n",
+        ),
+    ] {
+        let body = scratch(&format!("{api}.json"), body);
+        let (passed, said) = count(&["--api", api], &body);
+        assert!(passed && said.contains(expected), "{api}: {said}");
+    }
+    let body = scratch("any.json", CHAT);
+    let (passed, said) = count(&["--api", "request_only"], &body);
+    assert!(!passed && said.contains("one of openai_chat, openai_completions"), "{said}");
+}

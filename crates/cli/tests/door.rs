@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use serde_json::{Map, Value, json};
 use tollgate::config::{FilterConfig, RequestPath, Target};
-use tollgate::identity::{identify, key};
+use tollgate::identity::{Caller, identify, key};
 
 fn replayable(cases: u32, seed: u64) -> ProptestConfig {
     ProptestConfig {
@@ -67,7 +67,10 @@ fn answered(bytes: &[u8]) {
 
 fn questioned(config: &FilterConfig) {
     let path = RequestPath::new("/v1/chat/completions");
-    let Ok(subject) = identify(&[(b"x-tenant-id", b"acme")], config) else { return };
+    let Ok(subject) = identify(Caller { headers: &[(b"x-tenant-id", b"acme")], metadata: &[] }, config)
+    else {
+        return;
+    };
     let tier = subject.tier(config);
     for model in ["", "gpt-4o", "*"] {
         for limit in &config.limits {

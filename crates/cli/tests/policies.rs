@@ -177,6 +177,14 @@ fn a_file_that_is_not_there_and_one_that_is_not_yaml_are_said_to_be_so() {
 #[test]
 fn the_summary_says_what_matters() {
     let enforced = check(&root().join("tests/config/good/everything.yaml")).2;
+    let claims = check(&root().join("tests/config/good/families-and-claims.yaml")).2;
+    for line in [
+        "  tenant: metadata envoy.filters.http.jwt_authn / jwt_payload / org_id, bearer token (hashed), else the request gets 401",
+        "  user: metadata envoy.filters.http.jwt_authn / jwt_payload / sub (hashed), else \"-\"",
+        "Headers on answers: token_limit, openai, anthropic, ietf.",
+    ] {
+        assert!(claims.lines().any(|found| found == line), "{line}\n\n{claims}");
+    }
     for line in [
         "  tenant: header x-tenant-id (removed before the upstream), bearer token (hashed), header x-api-key (hashed), else \"anonymous\"",
         "  project: header x-project-id, else the request gets 401",

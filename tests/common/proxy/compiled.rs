@@ -102,8 +102,16 @@ impl Proxy for CompiledProxy {
         Ok(Self { process, workers, lives, conflicts: Rc::default() })
     }
 
-    fn open(&self, worker: usize, headers: &Headers, ends: bool) -> CompiledStream {
-        let request = Request::new(headers.clone());
+    fn open_with(
+        &self,
+        worker: usize,
+        headers: &Headers,
+        metadata: &[(String, Vec<u8>)],
+        ends: bool,
+    ) -> CompiledStream {
+        let request = metadata.iter().fold(Request::new(headers.clone()), |request, (path, value)| {
+            request.property(&format!("metadata.filter_metadata.{path}"), value)
+        });
         let request = if ends { request.complete() } else { request };
         let stream = run(self.workers[worker].open(request));
         let life = Rc::clone(&self.lives[worker]);

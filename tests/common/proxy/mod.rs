@@ -56,7 +56,19 @@ pub trait Proxy: Sized {
     }
 
     /// A request's headers come in.
-    fn open(&self, worker: usize, headers: &Headers, ends: bool) -> Self::Stream;
+    fn open(&self, worker: usize, headers: &Headers, ends: bool) -> Self::Stream {
+        self.open_with(worker, headers, &[], ends)
+    }
+
+    /// Filters in front have put this into the stream's metadata: dotted paths, and values as the host puts
+    /// them into bytes.
+    fn open_with(
+        &self,
+        worker: usize,
+        headers: &Headers,
+        metadata: &[(String, Vec<u8>)],
+        ends: bool,
+    ) -> Self::Stream;
 
     fn now_ms(&self) -> u64;
 

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use tollgate::config::FilterConfig;
 use tollgate::exchange::{Body, Effect, End, Exchange, Flow, Gate, Input, Origin};
+use tollgate::identity::Caller;
 use tollgate::local::{LocalCharge, LocalStore};
 use tollgate::metrics::{Metric, SettledAs};
 use tollgate::reply::Reply;
@@ -57,6 +58,7 @@ pub struct NativeStream {
     worker: Rc<Worker>,
     number: u64,
     exchange: Rc<RefCell<Exchange>>,
+    metadata: Rc<[Option<Vec<u8>>]>,
     wire: Rc<RefCell<Wire>>,
 }
 
@@ -114,13 +116,24 @@ impl Proxy for NativeProxy {
         Ok(proxy)
     }
 
-    fn open(&self, worker: usize, headers: &Headers, ends: bool) -> NativeStream {
+    fn open_with(
+        &self,
+        worker: usize,
+        headers: &Headers,
+        metadata: &[(String, Vec<u8>)],
+        ends: bool,
+    ) -> NativeStream {
         let worker = Rc::clone(&self.workers.borrow()[worker]);
         let number = worker.minted.get();
         worker.minted.set(number + 1);
         let id = HoldId::from_bits(u128::from(worker.life) << 64 | u128::from(number));
         let exchange = Rc::new(RefCell::new(Exchange::new(Rc::clone(&worker.gate), id)));
-        let stream = NativeStream { worker, number, exchange, wire: Rc::default() };
+        let asked = worker.gate.config.metadata.iter().map(|path| path.replace('\0', "."));
+        let found = |path: String| {
+            metadata.iter().find(|(known, _)| path == format!("metadata.filter_metadata.{known}"))
+        };
+        let metadata = asked.map(|path| found(path).map(|(_, value)| value.clone())).collect();
+        let stream = NativeStream { worker, number, exchange, metadata, wire: Rc::default() };
         stream.show_headers(Side::Request, headers.clone(), ends);
         stream
     }
@@ -273,7 +286,8 @@ impl NativeStream {
         let headers = pairs(&headers);
         match side {
             Side::Request => {
-                self.on(Input::RequestHeaders { headers: &headers, body: body(ends) });
+                let caller = Caller { headers: &headers, metadata: &self.metadata };
+                self.on(Input::RequestHeaders { caller, body: body(ends) });
                 if self.exchange.borrow().needs_ticks() {
                     self.worker.watched.borrow_mut().insert(self.number, self.clone());
                 }

@@ -1,5 +1,5 @@
-//! Reads answers of the OpenAI dialect: chat and text completions, whole or in chunks, as OpenAI and those
-//! who copy it send them.
+//! Reads answers, whole or in events: what they cost by the provider's word, what of them was seen, how they
+//! ended. The dialects differ in where things stand (`places`), and in little else.
 
 use tollgate_budget::Tokens;
 
@@ -49,11 +49,17 @@ enum Presence {
     Present,
 }
 
+/// Usage objects that one document may hold and that are told apart.
+const SOURCES: usize = 4;
+
+/// The one among them that speaks of the begin of an answer.
+const START: usize = 3;
+
 /// One body, or the data of one event.
 #[derive(Debug, Default)]
 struct Document {
     /// Closed usage objects, in the order in which they are believed.
-    usages: [Option<Counts>; 3],
+    usages: [Option<Counts>; SOURCES],
     /// The usage object being read.
     open: Counts,
     usage: TopUsage,
@@ -62,6 +68,8 @@ struct Document {
     error: Presence,
     /// It is a list, such as `[DONE]`.
     mark: Presence,
+    /// What it adds is sound, not text.
+    sound: Presence,
 }
 
 /// What stands under `usage`, as far as it matters for hiding.
@@ -112,26 +120,35 @@ impl Reader for Answer {
 
     fn close(&mut self, place: Place) {
         if let Place::Usage(source) = place {
-            let [top, x_groq, first_choice] = &mut self.document.usages;
-            let slot = match source {
-                Source::Top => top,
-                Source::XGroq => x_groq,
-                Source::FirstChoice => first_choice,
+            let [top, x_groq, first_choice, start] = &mut self.document.usages;
+            let open = self.document.open;
+            let (slot, counts) = match source {
+                Source::Top | Source::Response => (top, open),
+                Source::XGroq => (x_groq, open),
+                Source::FirstChoice => (first_choice, open),
+                Source::Message => (top, open.with_caches_within()),
+                Source::Start => (start, open.with_caches_within()),
             };
-            *slot = Some(self.document.open);
+            *slot = Some(counts);
         } else if place == Place::Choice {
             self.end_of_choice();
         }
     }
 
     fn piece(&mut self, place: Place, bytes: &[u8]) {
-        if matches!(place, Place::Text | Place::Content | Place::Part) {
+        if matches!(place, Place::Text | Place::Content | Place::Part | Place::Argument) {
             self.text(bytes);
+        } else if place == Place::ResponseDelta {
+            match self.document.sound {
+                Presence::Absent => self.text(bytes),
+                Presence::Present => self.document.output = Presence::Present,
+            }
         } else if matches!(place, Place::Reasoning | Place::ReasoningContent) {
             if *self.choice.reasoning.get_or_insert(place) == place {
                 self.text(bytes);
             }
-        } else if matches!(place, Place::Count(_) | Place::Finish | Place::Kind) {
+        } else if matches!(place, Place::Count(_) | Place::Finish | Place::Kind | Place::Type | Place::Status)
+        {
             self.word.push(bytes);
         } else if place == Place::Media {
             self.document.output = Presence::Present;
@@ -148,6 +165,10 @@ impl Reader for Answer {
             self.choice.finished = Presence::Present;
         } else if place == Place::Kind && self.word.bytes() == b"error" {
             self.document.error = Presence::Present;
+        } else if place == Place::Type {
+            self.event_type();
+        } else if place == Place::Status {
+            self.status();
         }
         self.word.clear();
     }
@@ -167,6 +188,38 @@ impl Reader for Answer {
                 self.done = Presence::Present;
             }
         }
+    }
+}
+
+impl Answer {
+    fn event_type(&mut self) {
+        match self.word.bytes() {
+            b"error" => self.failed(),
+            b"message_stop" => self.done = Presence::Present,
+            b"response.audio.delta" => self.document.sound = Presence::Present,
+            _ => {}
+        }
+    }
+
+    /// Of a response. Others than these say that more is to come.
+    fn status(&mut self) {
+        match self.word.bytes() {
+            b"completed" => {
+                self.done = Presence::Present;
+                self.finish = self.finish.or(Some(Finish::Stop));
+            }
+            b"incomplete" | b"cancelled" => self.done = Presence::Present,
+            b"failed" => {
+                self.done = Presence::Present;
+                self.failed();
+            }
+            _ => {}
+        }
+    }
+
+    fn failed(&mut self) {
+        self.document.error = Presence::Present;
+        self.finish = Some(Finish::Error);
     }
 }
 
@@ -229,7 +282,7 @@ impl Answer {
         let is_usage_chunk =
             scanner.whole() && self.document.usage == TopUsage::Object && !self.cannot_be_hidden();
         // Half an event is no report, but its text has been generated and sent.
-        let usages = if scanner.whole() { self.document.usages } else { [None; 3] };
+        let usages = if scanner.whole() { self.document.usages } else { [None; SOURCES] };
         self.end_of_document(usages);
         scanner.reset();
         if is_usage_chunk { Verdict::Hide } else { Verdict::Pass }
@@ -245,18 +298,20 @@ impl Answer {
         scanner.reset();
     }
 
-    fn end_of_document(&mut self, usages: [Option<Counts>; 3]) {
+    fn end_of_document(&mut self, usages: [Option<Counts>; SOURCES]) {
         self.count_waiting();
-        let mut known = usages.iter().flatten();
-        let best = known.clone().find(|counts| counts.says_something()).or_else(|| known.next());
-        if let Some(counts) = best {
+        let known =
+            || usages.iter().enumerate().filter_map(|(source, counts)| Some((source, counts.as_ref()?)));
+        let best = known().find(|(_, counts)| counts.says_something()).or_else(|| known().next());
+        if let Some((_, counts)) = best {
             self.tally.add(counts);
         }
-        if best.is_some_and(Counts::says_something) {
-            self.reach = Reach::Everything;
-        } else if self.document.output == Presence::Present {
-            self.reach = Reach::Earlier;
-        }
+        self.reach = match (best, self.document.output, self.reach) {
+            (Some((START, counts)), _, _) if counts.says_something() => Reach::Begin,
+            (Some((_, counts)), _, _) if counts.says_something() => Reach::Everything,
+            (_, Presence::Present, Reach::Everything | Reach::Earlier) => Reach::Earlier,
+            (_, _, reach) => reach,
+        };
         if self.document.output == Presence::Present {
             self.output = Presence::Present;
         }

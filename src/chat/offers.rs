@@ -1,0 +1,69 @@
+//! What the caller offers to the model, and what it asks of the answer's shape: counted as JSON.
+
+use serde::de::{MapAccess, SeqAccess};
+use serde_json::value::RawValue;
+
+use super::content::Part;
+use super::shape::{Draft, Shape, next_key, raw, skip, take};
+use super::{BodyError, Piece};
+
+/// A list of tools; what is in one is the provider's to check.
+#[derive(Clone, Copy)]
+pub(super) struct Tools {
+    pub(super) field: &'static str,
+}
+
+impl<'a> Shape<'a> for Tools {
+    const FIELD: &'static str = "tools";
+
+    fn seq<A: SeqAccess<'a>>(self, draft: &mut Draft<'a>, mut items: A) -> Result<(), A::Error> {
+        while let Some(tool) = items.next_element::<&'a RawValue>()? {
+            let outcome = draft.push(Piece::Tool(tool.get()));
+            draft.check(outcome)?;
+        }
+        Ok(())
+    }
+
+    fn wrong(self) -> BodyError {
+        BodyError::WrongType { field: self.field }
+    }
+}
+
+/// `{type: json_schema, json_schema: …}`, or the schema itself beside its name; other formats cost nothing.
+#[derive(Clone, Copy)]
+pub(super) struct Format {
+    pub(super) field: &'static str,
+    pub(super) level: Level,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Level {
+    /// An object that has it under `format`.
+    Holder,
+    Itself,
+}
+
+impl<'a> Shape<'a> for Format {
+    const FIELD: &'static str = "response_format";
+
+    fn map<A: MapAccess<'a>>(self, draft: &mut Draft<'a>, mut fields: A) -> Result<(), A::Error> {
+        while let Some(key) = next_key(&mut fields)? {
+            match (self.level, &*key) {
+                (Level::Holder, "format") => {
+                    take(&mut fields, draft, Self { field: "format", level: Level::Itself })?;
+                }
+                (Level::Itself, "json_schema" | "schema") => {
+                    let outcome = draft.push(Piece::Schema(raw(&mut fields)?));
+                    draft.check(outcome)?;
+                }
+                (Level::Itself, "description") => take(&mut fields, draft, Part::ANY)?,
+                (Level::Itself | Level::Holder, _) => skip(&mut fields)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn wrong(self) -> BodyError {
+        BodyError::WrongType { field: self.field }
+    }
+}
