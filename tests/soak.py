@@ -172,7 +172,7 @@ class Soak:
         for word in ("panicked", "proxy_on", "the host failed", "Plugin configured to fail"):
             if word in log:
                 wrong.append(f"Envoy's log says {word!r}")
-        reloads = self.envoy.stat("wasmcustom.wasm.vm_reload_success") + self.envoy.stat("wasm.tollgate.vm_reload_success")
+        reloads = self.envoy.stat("wasm.tollgate.vm_reload_success")
         if reloads:
             wrong.append(f"{reloads} VMs were reloaded")
         level, last = resident[int(len(resident) * WARM)], max(resident[-10:])

@@ -51,6 +51,8 @@ impl Open {
         let coded = text(headers, "content-encoding").is_some_and(is_coded);
         let meter = if coded {
             UsageMeter::unreadable(tokenizer)
+        } else if text(headers, "content-type").is_some_and(is_event_stream) {
+            UsageMeter::new(reading.dialect, tokenizer, self.hide).announced_as_events()
         } else {
             UsageMeter::new(reading.dialect, tokenizer, self.hide)
         };
@@ -194,6 +196,11 @@ impl Open {
         step.close_record();
         State::Ended
     }
+}
+
+fn is_event_stream(content_type: &str) -> bool {
+    let media_type = content_type.split(';').next().unwrap_or_default();
+    media_type.trim().eq_ignore_ascii_case("text/event-stream")
 }
 
 fn status(report: &Report, end: End) -> Status {

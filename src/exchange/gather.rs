@@ -6,6 +6,7 @@ use super::gate;
 use super::record;
 use super::state::{Gathering, HeaderHold, Request, State};
 use super::{Body, Effect, Step, admit};
+use crate::chat::Dialect;
 use crate::chat::body::{self, Unread};
 use crate::config::{Api, RequestPath, TierStanding, Upgrades};
 use crate::identity::{self, Caller, Headers, header};
@@ -32,29 +33,17 @@ pub(super) fn request_headers(caller: Caller<'_>, body: Body, step: &mut Step<'_
     }
     let Some(api) = step.gate.config.route(&path) else { return State::Passing };
     *step.shape = Shape::of(api, headers);
-    match api {
-        Api::Free => State::Passing,
-        Api::OpenAiChat
-        | Api::OpenAiCompletions
-        | Api::OpenAiEmbeddings
-        | Api::OpenAiResponses
-        | Api::AnthropicMessages
-        | Api::RequestOnly
-            if is_upgrade(headers) =>
-        {
-            upgrade(method, step)
-        }
-        // Listing or deleting what a provider has stored costs no tokens. But whatever has a body may be read
-        // as a request by some upstream, which a method in lower case or an override header turns into a POST.
-        Api::OpenAiChat
-        | Api::OpenAiCompletions
-        | Api::OpenAiEmbeddings
-        | Api::OpenAiResponses
-        | Api::AnthropicMessages
-        | Api::RequestOnly => match body {
-            Body::Ends if !method.eq_ignore_ascii_case("POST") => State::Passing,
-            Body::Ends | Body::Goes => metered(api, path, caller, body, step),
-        },
+    if api == Api::Free {
+        return State::Passing;
+    }
+    if is_upgrade(headers) {
+        return upgrade(method, step);
+    }
+    match body {
+        // Listing or deleting what a provider has stored costs no tokens. But whatever has a body may be read as
+        // a request by some upstream, which a method in lower case or an override header turns into a POST.
+        Body::Ends if !method.eq_ignore_ascii_case("POST") => State::Passing,
+        Body::Ends | Body::Goes => metered(api, path, caller, body, step),
     }
 }
 
@@ -84,16 +73,12 @@ fn metered(api: Api, path: RequestPath, caller: Caller<'_>, body: Body, step: &m
         step.count(Metric::UnknownTiers, 1);
     }
     let request = Request { api, path, subject, tier };
-    match api {
-        Api::RequestOnly | Api::Free => {
+    match Dialect::of(api) {
+        Some(_) => gather(request, headers, body, step),
+        None => {
             strip(headers, step);
             admit::by_request(&request, step)
         }
-        Api::OpenAiChat
-        | Api::OpenAiCompletions
-        | Api::OpenAiEmbeddings
-        | Api::OpenAiResponses
-        | Api::AnthropicMessages => gather(request, headers, body, step),
     }
 }
 

@@ -62,6 +62,8 @@ impl Dialect {
 #[derive(Debug)]
 pub struct UsageMeter {
     wire: Wire,
+    /// What a first byte tells that no answer in use begins with.
+    otherwise: Wire,
     scanner: Scanner<Place>,
     answer: Answer,
     lines: Lines,
@@ -69,7 +71,8 @@ pub struct UsageMeter {
 }
 
 /// How the answer is framed. Its first byte tells: a content type may lie, and no event stream can begin
-/// with the brace that every JSON answer begins with.
+/// with the brace that every JSON answer begins with. Only a first byte that tells nothing leaves it to the
+/// content type, since an event may begin with a field that nobody knows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Wire {
     /// Only byte order mark and blanks so far.
@@ -90,9 +93,16 @@ impl UsageMeter {
         Self::on(Wire::Opaque, Dialect::OpenAi, tokenizer, HideUsage::Keep)
     }
 
+    /// The answer's headers call it an event stream.
+    #[must_use]
+    pub fn announced_as_events(self) -> Self {
+        Self { otherwise: Wire::Sse, ..self }
+    }
+
     fn on(wire: Wire, dialect: Dialect, tokenizer: Tokenizer, hide: HideUsage) -> Self {
         Self {
             wire,
+            otherwise: Wire::Opaque,
             scanner: Scanner::new(Place::Root(dialect), Newline::Blank),
             answer: Answer::new(tokenizer),
             lines: Lines::new(),
@@ -172,7 +182,7 @@ impl UsageMeter {
             Some(b'{' | b'[') => Wire::Json,
             // The first letters of the fields an event may have, and of a comment.
             Some(b'd' | b'e' | b'i' | b'r' | b':') => Wire::Sse,
-            Some(_) | None => Wire::Opaque,
+            Some(_) | None => self.otherwise,
         };
         if self.wire == Wire::Sse {
             self.scanner.ends_at_newlines();
@@ -245,6 +255,26 @@ mod tests {
             assert_eq!(characters(&delta(written)), count, "{written}");
         }
         assert_eq!(characters(r#"{"choices":[{"text":"1234"},{"message":{"content":"56"}}]}"#), 6);
+    }
+
+    #[test]
+    fn a_field_that_nobody_knows_may_open_an_event_stream() {
+        let stream = format!("meta: 1\ndata: {USAGE}\n\n");
+        let read = |mut meter: UsageMeter| {
+            assert_eq!(meter.chunk(stream.as_bytes()), Passed::AsIs);
+            meter.finish();
+            meter.report()
+        };
+        let meter = || UsageMeter::new(Dialect::OpenAi, TOKENIZER, HideUsage::Keep);
+        assert_eq!(
+            read(meter().announced_as_events()).usage.and_then(|usage| usage.input),
+            Some(Tokens::new(3))
+        );
+        assert_eq!(read(meter()).answered, Answered::Unreadable);
+        assert_eq!(
+            read(UsageMeter::unreadable(TOKENIZER).announced_as_events()).answered,
+            Answered::Unreadable
+        );
     }
 
     #[test]

@@ -6,7 +6,9 @@ use serde_json::json;
 use super::{limit, merged, policy};
 use crate::ProxyUnderTest;
 use crate::common::proxy::{Proxy, Seen, Setup, Stream};
-use crate::common::requests::{Ask, DONE, answer, begin_events, delta, event, send_events, usage_event};
+use crate::common::requests::{
+    Ask, DONE, answer, answer_bytes, answer_json, begin_events, delta, event, send_events, usage_event,
+};
 
 const PROMPT: &str = "marker-prompt-4711";
 const SYSTEM: &str = "marker-system-4711";
@@ -31,6 +33,75 @@ fn secret_chat(cap: u64) -> Ask {
         {"role": "assistant", "content": null, "tool_calls": [{"id": PROMPT, "function": {"name": TOOL, "arguments": PROMPT}}]},
     ])).with("tools", json!([{"type": "function", "function": {"name": TOOL, "parameters": {"description": PROMPT}}}]))
     .with("user", json!(PROMPT))
+}
+
+/// One request of every API beside chat completions, each with its marker in every place that is read.
+fn of_other_apis() -> [(Ask, serde_json::Value); 4] {
+    let ask = |path: &str, body: serde_json::Value| keyed(Ask::json(&body)).path(path);
+    let text = json!([{"type": "text", "text": PROMPT}, {"type": "image", "source": {"type": "base64", "data": PROMPT}}]);
+    let said = json!([{"type": "message", "content": [{"type": "output_text", "text": COMPLETION}]}]);
+    [
+        (
+            ask(
+                "/v1/completions",
+                json!({"model": "gpt-4o", "prompt": [PROMPT], "suffix": SYSTEM, "max_tokens": 10}),
+            ),
+            json!({"choices": [{"text": COMPLETION}], "usage": {"prompt_tokens": 9, "completion_tokens": 3}}),
+        ),
+        (
+            ask(
+                "/v1/embeddings",
+                json!({"model": "text-embedding-3-small", "input": [PROMPT], "user": PROMPT}),
+            ),
+            json!({"data": [{"embedding": COMPLETION}], "usage": {"prompt_tokens": 9}}),
+        ),
+        (
+            ask(
+                "/v1/responses",
+                json!({"model": "gpt-4o", "instructions": SYSTEM, "max_output_tokens": 10,
+                "input": [{"role": "user", "content": PROMPT}, {"type": "function_call_output", "output": TOOL}]}),
+            ),
+            json!({"output": said, "usage": {"input_tokens": 9, "output_tokens": 3}}),
+        ),
+        (
+            ask(
+                "/v1/messages",
+                json!({"model": "claude-3", "system": [{"type": "text", "text": SYSTEM}], "max_tokens": 10,
+                "messages": [{"role": "user", "content": text}], "tools": [{"name": TOOL, "description": PROMPT}]}),
+            ),
+            json!({"content": [{"type": "text", "text": COMPLETION}], "usage": {"input_tokens": 9, "output_tokens": 3}}),
+        ),
+    ]
+}
+
+fn run_other_apis(proxy: &ProxyUnderTest) -> Vec<Seen> {
+    let mut all = Vec::new();
+    for (ask, said) in of_other_apis() {
+        let whole = ask.send(proxy);
+        answer_json(&whole, &said);
+        let unreported = ask.clone().with("stream", json!(true)).send(proxy);
+        begin_events(&unreported);
+        send_events(&unreported, &[&event(&json!({"type": "error", "error": {"message": COMPLETION}}))]);
+        let failing = ask.send(proxy);
+        answer_bytes(&failing, 500, &[], said.to_string().as_bytes());
+        let seen = [whole.seen(), unreported.seen(), failing.seen()];
+        assert!(seen.iter().all(|seen| !seen.untouched_upstream()), "{} was not let through", ask.path);
+        all.extend(seen);
+        for broken in [PROMPT.to_owned(), format!("{{\"model\": \"{PROMPT}\", \"{PROMPT}\": {PROMPT}}}")] {
+            all.push(Ask { body: broken.into_bytes(), ..ask.clone() }.send(proxy).seen());
+        }
+        let nameless = Ask { headers: vec![("cookie".to_owned(), COOKIE.into())], ..ask.clone() };
+        all.push(nameless.send(proxy).seen());
+        let costly = [("max_tokens", 90_000), ("max_output_tokens", 90_000)];
+        all.push(
+            costly
+                .into_iter()
+                .fold(ask, |ask, (cap, tokens)| ask.with(cap, json!(tokens)))
+                .send(proxy)
+                .seen(),
+        );
+    }
+    all
 }
 
 /// Every kind of refusal, error and answer there is.
@@ -98,7 +169,8 @@ fn no_marker_is_found_anywhere_but_where_it_belongs() {
     let limits = json!([merged(limit("tokens", "tokens", 3000), per), limit("requests", "requests", 1000)]);
     let policy = merged(policy(limits), json!({"subject": subject, "store": {"local": {"shards": 1}}}));
     let proxy = ProxyUnderTest::launch(&Setup::new(&policy));
-    let all = run(&proxy);
+    let mut all = run_other_apis(&proxy);
+    all.extend(run(&proxy));
     let statuses: Vec<u16> = all.iter().filter_map(|seen| seen.client.status()).collect();
     for status in [200, 400, 401, 413, 415, 429, 503] {
         assert!(statuses.contains(&status), "no {status}: {statuses:?}");
