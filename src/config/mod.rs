@@ -21,9 +21,9 @@ mod types;
 pub use error::ConfigError;
 pub use pattern::{Glob, PathPattern, RequestPath, Segment};
 pub use types::{
-    Absent, Amounts, Api, Attribute, BodyRules, FilterConfig, Form, HeaderFamily, HeaderHold, HoldRules,
-    LimitRule, Media, ModelRule, Per, ResponseRules, Route, Source, StoreRules, Target, Tier, TierStanding,
-    Tiers, Tokenizer, Unreadable, Upgrades, UsageOption, Vocabulary, When,
+    Absent, Amounts, Api, Attribute, BodyRules, CounterRules, FilterConfig, Form, HeaderFamily, HeaderHold,
+    HoldRules, LimitRule, Media, ModelRule, OnOutage, Per, ResponseRules, Route, Source, StoreRules, Target,
+    Tier, TierStanding, Tiers, Tokenizer, Unreadable, Upgrades, UsageOption, Vocabulary, When,
 };
 
 use problems::{Place, Problems};
