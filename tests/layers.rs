@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// From the bottom to the top; the order within a layer counts.
 const LAYERS: [(&str, &[&str]); 4] = [
     ("parse", &["config", "identity", "chat", "usage"]),
-    ("decide", &["metrics", "estimate", "local", "plan", "reply"]),
+    ("decide", &["metrics", "estimate", "local", "remote", "plan", "reply"]),
     ("drive", &["exchange"]),
     ("touch", &["host"]),
 ];

@@ -61,6 +61,7 @@ pub(super) fn compile(policy: &Policy, problems: &mut Problems) -> FilterConfig 
         hold: hold(policy.hold.as_ref(), document.key("hold"), problems),
         body: body(policy.body.as_ref(), document.key("body"), problems),
         limits,
+        fingerprint: 0,
         store: store(policy.store.as_ref(), document.key("store"), problems),
         header_hold: policy.host.as_ref().and_then(|host| host.header_hold).unwrap_or(HeaderHold::Auto),
         response: response(policy.response.as_ref(), document.key("response"), problems),

@@ -39,7 +39,10 @@ impl FilterConfig {
             document::parse(bytes).map_err(|problem| vec![ConfigError { path: String::new(), problem }])?;
         let mut problems = Problems::default();
         let policy = raw::Policy::read(&document, Place::Document, &mut problems);
-        let config = policy.map(|policy| compile::compile(&policy, &mut problems));
+        let config = policy.map(|policy| FilterConfig {
+            fingerprint: document::fingerprint(&document),
+            ..compile::compile(&policy, &mut problems)
+        });
         problems.into_result(config)
     }
 }

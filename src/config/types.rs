@@ -25,6 +25,8 @@ pub struct FilterConfig {
     pub hold: HoldRules,
     pub body: BodyRules,
     pub limits: Vec<LimitRule>,
+    /// Tells this policy from others: gateways that differ in it may differ in their amounts.
+    pub fingerprint: u32,
     pub store: StoreRules,
     pub header_hold: HeaderHold,
     pub response: ResponseRules,
@@ -238,7 +240,7 @@ pub struct CounterRules {
 }
 
 /// What becomes of requests while the counter service is away.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum OnOutage {
     /// Each gateway gives out its share of every limit from its own memory.
     Local,

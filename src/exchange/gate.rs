@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use crate::config::{FilterConfig, HeaderHold};
 use crate::estimate::memo::TextMemo;
 use crate::plan::Limits;
+use crate::remote::Service;
 
 /// One per worker and policy.
 #[derive(Debug)]
@@ -12,6 +13,8 @@ pub struct Gate {
     pub config: FilterConfig,
     pub(super) limits: Limits,
     pub(super) memo: RefCell<TextMemo>,
+    /// Where the policy keeps its budgets at the counter service.
+    pub service: Option<Service>,
     /// What this worker has learned of its host, where the policy leaves it to us.
     holding: Cell<Holding>,
 }
@@ -48,6 +51,7 @@ impl Gate {
         Self {
             limits: Limits::of(&config),
             memo: RefCell::new(TextMemo::new(memo_key)),
+            service: config.store.counter.as_ref().map(|_| Service::default()),
             holding: Cell::new(Holding::Unknown { late: 0 }),
             config,
         }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Amount, Span};
+use crate::{Amount, Limit, Span};
 
 /// All or none.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -80,6 +80,11 @@ pub struct Standing {
 }
 
 impl Standing {
+    /// Of an account that nothing was ever taken from.
+    pub const fn empty(limit: &Limit) -> Self {
+        Self { capacity: limit.capacity(), held: Amount::ZERO, spent: Amount::ZERO, reset: Span::ZERO }
+    }
+
     pub const fn used(&self) -> Amount {
         self.held.saturating_add(self.spent)
     }
