@@ -5,6 +5,7 @@
 //! Counting stops at a ceiling, so that no prompt holds a worker for longer than its budget allows.
 
 pub mod bytes;
+pub mod learned;
 pub mod memo;
 
 mod image;
@@ -16,6 +17,7 @@ use tollgate_budget::Tokens;
 use crate::chat::{Chat, Context, Framing, OutputCap, Piece};
 use crate::config::{HoldRules, ModelRule, Tokenizer};
 use image::ImageRule;
+use learned::Correction;
 use memo::ScopedMemo;
 use text::TextCount;
 
@@ -26,6 +28,42 @@ pub struct Estimate {
     /// The most that all answers together may cost.
     pub output: Tokens,
     pub basis: Basis,
+    /// Of the prompt, what its text was counted at, and what that was then corrected by.
+    pub text: Tokens,
+    pub correction: Correction,
+    pub doubt: Doubt,
+}
+
+impl Estimate {
+    /// The prompt as the tokenizer alone has it.
+    pub fn uncorrected(&self) -> Tokens {
+        self.beside_text().saturating_add(self.text)
+    }
+
+    /// What the provider counted for the text that we counted; `None` where that cannot be told, or says
+    /// nothing of our count.
+    pub fn reported_text(&self, reported: Tokens) -> Option<Tokens> {
+        match (self.basis, self.doubt) {
+            (Basis::Factor | Basis::Characters, Doubt::Text) => {
+                Some(reported.saturating_sub(self.beside_text()))
+            }
+            (Basis::Factor | Basis::Characters, Doubt::More) | (Basis::Exact | Basis::Size, _) => None,
+        }
+    }
+
+    fn beside_text(&self) -> Tokens {
+        self.prompt.saturating_sub(self.correction.of(self.text))
+    }
+}
+
+/// What of a prompt may be more or less than was counted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Doubt {
+    /// Its text alone, so that a report tells how good the tokenizer is.
+    Text,
+    /// Flat figures too: media, what the provider keeps, what only it can read. A wrong one would be laid to
+    /// the tokenizer's charge.
+    More,
 }
 
 /// How the prompt's text was counted.
@@ -67,11 +105,13 @@ const CALL: u64 = 3;
 /// A tool on offer, beside its JSON: a guess upwards, since providers say only that it is more.
 const TOOL: u64 = 12;
 
-/// `ceiling`: the smallest amount in which the request could ever fit, where one refuses.
+/// `correction`: what was learned of the model; of no effect where its own tokenizer counts. `ceiling`: the
+/// smallest amount in which the request could ever fit, where one refuses.
 pub fn estimate(
     chat: &Chat<'_>,
     model: &ModelRule,
     hold: &HoldRules,
+    correction: Correction,
     ceiling: Option<Tokens>,
     memo: ScopedMemo<'_>,
 ) -> Result<Estimate, OverCeiling> {
@@ -82,12 +122,38 @@ pub fn estimate(
         Some(ceiling) => Some(ceiling.saturating_sub(framing)),
         None => None,
     };
+    let basis = Basis::of(model.tokenizer);
+    let correction = match basis {
+        Basis::Factor | Basis::Characters => correction,
+        Basis::Exact | Basis::Size => Correction::NONE,
+    };
+    let left = left.map(|left| correction.undone(left));
     let text = TextCount::of(chat, model.tokenizer, left, memo).ok_or_else(over)?;
     Ok(Estimate {
-        prompt: framing.saturating_add(text),
+        prompt: framing.saturating_add(correction.of(text)),
         output: output(chat, model, hold),
-        basis: Basis::of(model.tokenizer),
+        basis,
+        text,
+        correction,
+        doubt: doubt(chat),
     })
+}
+
+fn doubt(chat: &Chat<'_>) -> Doubt {
+    let is_medium = |piece: &Piece<'_>| match piece {
+        Piece::Image(_) | Piece::Audio | Piece::File => true,
+        Piece::Role(_)
+        | Piece::Name(_)
+        | Piece::Text(_)
+        | Piece::Suffix(_)
+        | Piece::Call
+        | Piece::Tool(_)
+        | Piece::Schema(_) => false,
+    };
+    match chat.context {
+        Context::Whole if chat.given_tokens == 0 && !chat.pieces.iter().any(is_medium) => Doubt::Text,
+        Context::Whole | Context::Continued => Doubt::More,
+    }
 }
 
 /// The most that the answers may cost: the cap (or the model's default) for each, within what the model
@@ -179,7 +245,7 @@ mod tests {
     fn found(body: &str, tokenizer: Tokenizer, ceiling: Option<u64>) -> Result<Estimate, OverCeiling> {
         let chat = parse(Dialect::OpenAiChat, body.as_bytes()).unwrap();
         let mut memo = TextMemo::new([1; 16]);
-        estimate(&chat, &model(tokenizer), &HOLD, ceiling.map(Tokens::new), memo.within(0))
+        estimate(&chat, &model(tokenizer), &HOLD, Correction::NONE, ceiling.map(Tokens::new), memo.within(0))
     }
 
     #[test]
@@ -200,7 +266,7 @@ mod tests {
                 0,
             ),
         ] {
-            let Estimate { prompt, output, basis } = found(body, O200K, None).unwrap();
+            let Estimate { prompt, output, basis, .. } = found(body, O200K, None).unwrap();
             assert_eq!(
                 (prompt.count(), output.count(), basis),
                 (framing + text, 1024, Basis::Exact),
@@ -237,8 +303,16 @@ mod tests {
             ),
         ] {
             let chat = parse(dialect, body.as_bytes()).unwrap();
-            let found =
-                |ceiling| estimate(&chat, &model(O200K), &HOLD, ceiling, TextMemo::new([1; 16]).within(0));
+            let found = |ceiling| {
+                estimate(
+                    &chat,
+                    &model(O200K),
+                    &HOLD,
+                    Correction::NONE,
+                    ceiling,
+                    TextMemo::new([1; 16]).within(0),
+                )
+            };
             let whole = found(None).unwrap();
             assert_eq!(whole.prompt, Tokens::new(framing + text), "{body}");
             assert_eq!(found(Some(whole.prompt)), Ok(whole), "{body}");
@@ -328,7 +402,7 @@ mod tests {
         let mut memo = TextMemo::new([1; 16]);
         for (alias, tokens) in [(alias(None), 1000), (alias(Some("gpt-4o")), 85), (alias(Some("gpt-5")), 70)]
         {
-            let found = estimate(&chat, &alias, &HOLD, None, memo.within(0)).unwrap();
+            let found = estimate(&chat, &alias, &HOLD, Correction::NONE, None, memo.within(0)).unwrap();
             assert_eq!(found.prompt, Tokens::new(6 + tokens));
         }
     }
