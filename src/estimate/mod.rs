@@ -217,6 +217,7 @@ fn media(chat: &Chat<'_>, model: &ModelRule) -> Tokens {
 mod tests {
     use tollgate_budget::{OnLeaseEnd, Span};
 
+    use super::learned::Learned;
     use super::memo::TextMemo;
     use super::*;
     use crate::chat::{Dialect, parse};
@@ -391,6 +392,57 @@ mod tests {
                 let over = OverCeiling { more_than: Tokens::new(ceiling) };
                 assert_eq!(found(&body, tokenizer, Some(ceiling)), Err(over));
             }
+        }
+    }
+
+    #[test]
+    fn a_correction_is_of_foreign_text_alone_and_met_to_the_token_by_a_ceiling() {
+        let lesson = Learned::from_answer(Tokens::new(1000), Tokens::new(1300));
+        let by = (0..20).fold(Learned::NOTHING, |sum, _| sum.merged(lesson)).correction();
+        let text = "The keeper climbed the stairs. ".repeat(40);
+        let body = format!(
+            r#"{{"messages":[{{"role":"user","content":"{text}"}},{{"content":[{{"image_url":"https://e"}}]}}]}}"#
+        );
+        let chat = parse(Dialect::OpenAiChat, body.as_bytes()).unwrap();
+        let found = |tokenizer, by, ceiling: Option<Tokens>| {
+            estimate(&chat, &model(tokenizer), &HOLD, by, ceiling, TextMemo::new([1; 16]).within(0))
+        };
+        for tokenizer in [
+            Tokenizer::Like { vocabulary: Vocabulary::Cl100kBase, factor_milli: 1250 },
+            Tokenizer::Characters { per_token_milli: 3500 },
+        ] {
+            let plain = found(tokenizer, Correction::NONE, None).unwrap();
+            let whole = found(tokenizer, by, None).unwrap();
+            assert_eq!(whole.prompt.saturating_sub(by.of(plain.text)), Tokens::new(1009));
+            assert_eq!((whole.uncorrected(), whole.text), (plain.prompt, plain.text));
+            assert_eq!(found(tokenizer, by, Some(whole.prompt)), Ok(whole));
+            assert!(found(tokenizer, by, Some(whole.prompt.saturating_sub(Tokens::new(1)))).is_err());
+        }
+        assert_eq!(found(O200K, by, None), found(O200K, Correction::NONE, None));
+    }
+
+    #[test]
+    fn a_report_tells_of_the_text_only_where_all_else_is_known() {
+        let like = Tokenizer::Like { vocabulary: Vocabulary::O200kBase, factor_milli: 1000 };
+        let told = |dialect, body: &str, tokenizer| {
+            let chat = parse(dialect, body.as_bytes()).unwrap();
+            let mut memo = TextMemo::new([1; 16]);
+            let found = estimate(&chat, &model(tokenizer), &HOLD, Correction::NONE, None, memo.within(0));
+            found.unwrap().reported_text(Tokens::new(100)).map(Tokens::count)
+        };
+        let user = r#"{"messages":[{"role":"user"}]}"#;
+        assert_eq!(told(Dialect::OpenAiChat, user, like), Some(94));
+        assert_eq!(told(Dialect::OpenAiChat, r#"{"tools":[7]}"#, like), Some(85));
+        assert_eq!(told(Dialect::OpenAiChat, user, O200K), None);
+        for (dialect, body) in [
+            (Dialect::OpenAiChat, r#"{"messages":[{"content":[{"image_url":"https://e"}]}]}"#),
+            (Dialect::OpenAiChat, r#"{"messages":[{"content":[{"input_audio":{}}]}]}"#),
+            (Dialect::OpenAiChat, r#"{"messages":[{"content":[{"file":{}}]}]}"#),
+            (Dialect::OpenAiEmbeddings, r#"{"input":["user",[7]]}"#),
+            (Dialect::OpenAiResponses, r#"{"input":"user","previous_response_id":"user"}"#),
+            (Dialect::OpenAiResponses, r#"{"input":[{"encrypted_content":"AAAAAA"}]}"#),
+        ] {
+            assert_eq!(told(dialect, body, like), None, "{body}");
         }
     }
 

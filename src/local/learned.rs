@@ -115,8 +115,8 @@ impl Rule {
             Tokenizer::Characters { per_token_milli } => (2, per_token_milli),
         };
         let pattern = rule.pattern.as_str().to_owned();
-        let hash = Sha256::new().chain_update([kind]).chain_update(milli.to_le_bytes());
-        let hash = hash.chain_update(&pattern).finalize();
+        let words = [[kind].as_slice(), &milli.to_le_bytes(), pattern.as_bytes()].concat();
+        let hash = Sha256::digest(words);
         let name = u64::from_be_bytes(*hash.first_chunk().unwrap_or(&[0; 8]));
         let key = format!("tollgate/{}/learned/{name:016x}", config.namespace);
         Some(Self { model, pattern, key, fresh: Cell::default() })
@@ -127,10 +127,11 @@ impl Rule {
         match course {
             Course::Steady => {}
             Course::Left => log::warn!(
-                "tollgate: the tokenizer of model `{}` is off: providers report {} thousandths of what it \
-                 counts, and holds are corrected by that",
+                "tollgate: the tokenizer of model `{}` is off: providers report {}.{:03} times what it counts, \
+                 and holds are corrected by that",
                 self.pattern,
-                by.milli()
+                by.milli() / 1000,
+                by.milli() % 1000
             ),
         }
     }

@@ -229,7 +229,13 @@ fn a_tokenizer_that_drifts_is_seen_in_the_metrics_and_said_once() {
     let counted = held(&proxy, 0, &ask);
     teach(&proxy, 0, &ask, ENOUGH, 1300);
     tick(&proxy);
-    let lines = || proxy.log().into_iter().filter(|line| line.contains("`foreign` is off")).count();
+    let lines = || {
+        proxy
+            .log()
+            .into_iter()
+            .filter(|line| line.contains("`foreign` is off: providers report 1.30"))
+            .count()
+    };
     for round in 0..30 {
         teach(&proxy, 0, &ask, ENOUGH, 1300);
         tick(&proxy);
