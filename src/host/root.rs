@@ -29,10 +29,10 @@ impl Root {
 }
 
 impl Context for Root {
-    /// A policy that is replaced has its last counts told; nothing else keeps it.
+    /// A policy that is replaced has its last counts and lessons told; nothing else keeps it.
     fn on_done(&mut self) -> bool {
         if let Some(worker) = &self.worker {
-            worker.tell_counters();
+            worker.tell();
         }
         true
     }

@@ -6,6 +6,7 @@ mod bad_input;
 mod cases;
 mod headers;
 mod holding;
+mod learned;
 mod ledger;
 mod privacy;
 mod refusal;
