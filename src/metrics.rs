@@ -4,6 +4,8 @@
 //! and finds it again by comparing a few bytes. Labels ride in the name as `;label=value`, which the
 //! proxy's `stats_tags` take apart.
 
+use tollgate_budget::Tokens;
+
 use crate::config::{FilterConfig, OnOutage};
 
 /// One series. Limits and models are indices into the policy's lists.
@@ -19,12 +21,21 @@ pub enum Metric {
         kind: TokenKind,
         model: usize,
     },
-    /// What we estimated for prompts whose true size the provider then reported, and what it reported:
-    /// their ratio is the estimate's error.
+    /// What the tokenizers of the policy count for prompts whose true size the provider then reported, and what
+    /// it reported: their ratio is the tokenizer's error, whatever is then corrected of it.
     EstimatedInput {
         model: usize,
     },
     ReportedInput {
+        model: usize,
+    },
+    /// The same prompts by how near their hold came to what was reported.
+    InputEstimates {
+        model: usize,
+        outcome: Nearness,
+    },
+    /// What was learned of a model could not be read, and was begun anew.
+    CorrectionsBegunAnew {
         model: usize,
     },
     /// Requests answered with a 4xx for what they contain.
@@ -124,6 +135,15 @@ pub enum TokenKind {
     Reasoning,
 }
 
+/// What was held for a prompt, beside what it turned out to be.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Nearness {
+    /// Within a tenth.
+    Close,
+    Under,
+    Over,
+}
+
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum BodyReason {
     NotJson,
@@ -180,6 +200,13 @@ impl Metric {
             Self::ReportedInput { model: index } => {
                 series("tollgate_reported_input_tokens_total", &[("model", model(index))])
             }
+            Self::InputEstimates { model: index, outcome } => series(
+                "tollgate_input_estimates_total",
+                &[("model", model(index)), ("outcome", outcome.label())],
+            ),
+            Self::CorrectionsBegunAnew { model: index } => {
+                series("tollgate_corrections_begun_anew_total", &[("model", model(index))])
+            }
             Self::BodiesRefused { reason } => {
                 series("tollgate_bodies_refused_total", &[("reason", reason.label())])
             }
@@ -234,6 +261,8 @@ impl Metric {
             | Self::HeadersReleased
             | Self::UsageMissing { .. }
             | Self::EventsTooLarge
+            | Self::InputEstimates { .. }
+            | Self::CorrectionsBegunAnew { .. }
             | Self::CounterCalls { .. }
             | Self::OutageRequests { .. } => Kind::Counter,
         }
@@ -298,6 +327,27 @@ impl TokenKind {
             Self::Output => "output",
             Self::Cached => "cached",
             Self::Reasoning => "reasoning",
+        }
+    }
+}
+
+impl Nearness {
+    pub fn of(held: Tokens, reported: Tokens) -> Self {
+        let tenth = reported.count() / 10;
+        if held.count().abs_diff(reported.count()) <= tenth {
+            Self::Close
+        } else if held < reported {
+            Self::Under
+        } else {
+            Self::Over
+        }
+    }
+
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Close => "close",
+            Self::Under => "under",
+            Self::Over => "over",
         }
     }
 }

@@ -17,6 +17,7 @@ use tollgate::chat::{
     BodyError, Chat, Delivery, Dialect, Framing, OutputCap, Piece, UsageAsk, parse, rewrite,
 };
 use tollgate::config::{FilterConfig, HoldRules, Media, ModelRule, RequestPath, Tokenizer, Vocabulary};
+use tollgate::estimate::learned::Correction;
 use tollgate::estimate::memo::TextMemo;
 use tollgate::estimate::{Basis, Estimate, bytes, estimate};
 use tollgate_budget::{OnLeaseEnd, Span, Tokens};
@@ -131,7 +132,7 @@ const DIALECTS: [Dialect; 5] = [
 fn estimated(chat: &Chat<'_>, tokenizer: Tokenizer, ceiling: Option<u64>) -> Option<Estimate> {
     let (model, hold) = case_rules(tokenizer);
     let mut memo = TextMemo::new([1; 16]);
-    estimate(chat, &model, &hold, ceiling.map(Tokens::new), memo.within(0)).ok()
+    estimate(chat, &model, &hold, Correction::NONE, ceiling.map(Tokens::new), memo.within(0)).ok()
 }
 
 const EXACT: Tokenizer = Tokenizer::Exact(Vocabulary::O200kBase);
@@ -290,7 +291,7 @@ fn a_text_seen_before_costs_what_it_cost_the_first_time() {
             let Request { id, .. } = request;
             let Ok(chat) = request.read() else { continue };
             let fresh = estimated(&chat, EXACT, None);
-            let warm = estimate(&chat, &model, &hold, None, memo.within(round / 2)).ok();
+            let warm = estimate(&chat, &model, &hold, Correction::NONE, None, memo.within(round / 2)).ok();
             assert_eq!(warm, fresh, "{id}");
         }
     }

@@ -458,3 +458,47 @@ fn windows_that_roll_under_a_stepping_clock_never_hold_more_than_their_amount_an
         world.check_rest();
     }
 }
+
+/// What a foreign model's prompts are held at, whatever workers, races and providers do to what is learned.
+#[test]
+fn lessons_of_a_torn_world_stay_within_their_bounds_and_end_up_the_same_everywhere() {
+    for seed in 3000..3040 {
+        let mut random = Random::seeded(seed);
+        let proxy = NativeProxy::launch(&Setup::new(&foreign_policy()).workers(WORKERS));
+        let text = "The keeper climbed the stairs. ".repeat(300);
+        let ask = Ask::new(1)
+            .with("model", json!("foreign"))
+            .with("messages", json!([{"role": "user", "content": text}]));
+        let held = |worker: usize| {
+            let stream = ask.send_to(&proxy, worker);
+            stream.client_leaves();
+            stream.seen().recorded("estimated_input")
+        };
+        let counted = held(0);
+        let bounds = counted / 2..=counted * 2;
+        for _ in 0..400 {
+            let worker = random.below(WORKERS);
+            match below(&mut random, 10) {
+                0 => proxy.reload(worker),
+                1 => proxy.memory().conflict(below(&mut random, 6)),
+                2 | 3 => proxy.advance(below(&mut random, 900)),
+                4 => answer(&ask.send_to(&proxy, worker), below(&mut random, 1_000_000), 1),
+                _ => answer(&ask.send_to(&proxy, worker), counted * (120 + below(&mut random, 20)) / 100, 1),
+            }
+            assert!(bounds.contains(&held(worker)), "seed {seed}: {} after {counted}", held(worker));
+        }
+        proxy.memory().conflict(0);
+        proxy.advance(1000);
+        let all: Vec<u64> = (0..WORKERS).map(held).collect();
+        assert!(all.iter().all(|held| *held == all[0]), "seed {seed}: {all:?}");
+        assert!(all[0] > counted * 11 / 10, "seed {seed}: {all:?} after {counted}");
+    }
+}
+
+fn foreign_policy() -> Value {
+    json!({
+        "version": 1,
+        "models": [{"match": "foreign", "tokenizer": {"like": "o200k_base", "factor": 1.0}}],
+        "limits": [{"name": "all", "per": [], "unit": "tokens", "window": year(), "amount": 4_000_000_000_u64}],
+    })
+}

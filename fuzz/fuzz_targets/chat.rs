@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use tollgate::chat::{self, BodyError, Dialect, UsageAsk, rewrite};
 use tollgate::config::FilterConfig;
-use tollgate::estimate::{self, memo::TextMemo};
+use tollgate::estimate::{self, learned::Correction, memo::TextMemo};
 
 const POLICY: &[u8] = br#"{"version": 1, "limits": [
     {"name": "all", "per": [], "unit": "tokens", "window": {"fixed": "60s"}, "amount": 1000000}]}"#;
@@ -17,8 +17,8 @@ fuzz_target!(|body: &[u8]| {
         assert!(chat.choices >= 1);
         let rule = config.model_rule(config.model_index(chat.model.as_deref().unwrap_or_default()));
         let mut memo = TextMemo::new([0; 16]);
-        let whole = estimate::estimate(&chat, rule, &config.hold, None, memo.within(0));
-        let again = estimate::estimate(&chat, rule, &config.hold, None, memo.within(0));
+        let whole = estimate::estimate(&chat, rule, &config.hold, Correction::NONE, None, memo.within(0));
+        let again = estimate::estimate(&chat, rule, &config.hold, Correction::NONE, None, memo.within(0));
         assert_eq!(whole, again, "what was counted before is counted the same");
         if let Some(with) = rewrite::include_usage(body, &chat) {
             match chat::parse(dialect, &with) {

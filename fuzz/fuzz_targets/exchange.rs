@@ -131,6 +131,7 @@ impl Worker {
             | Effect::SetResponseHeader(..)
             | Effect::RemoveResponseHeader(_)
             | Effect::ReplaceResponseBody { .. }
+            | Effect::Learn { .. }
             | Effect::Record(_) => {}
         }
         None

@@ -2,8 +2,9 @@
 
 use tollgate_budget::Tokens;
 
+use super::learned::Correction;
 use super::text::scale_up;
-use super::{Basis, Estimate, PRIMING};
+use super::{Basis, Doubt, Estimate, PRIMING};
 use crate::config::{HoldRules, ModelRule, Tokenizer};
 
 /// Of JSON for each token of framing, at least: 26 for the three of a message, 50 for the twelve of a tool.
@@ -27,5 +28,8 @@ pub fn from_size(size: u64, model: &ModelRule, hold: &HoldRules) -> Estimate {
         prompt: Tokens::new(text.saturating_add(PRIMING)),
         output: model.default_output.min(model.max_output).min(hold.max_output),
         basis: Basis::Size,
+        text: Tokens::ZERO,
+        correction: Correction::NONE,
+        doubt: Doubt::More,
     }
 }

@@ -5,6 +5,7 @@
 //! Counting stops at a ceiling, so that no prompt holds a worker for longer than its budget allows.
 
 pub mod bytes;
+pub mod learned;
 pub mod memo;
 
 mod image;
@@ -16,6 +17,7 @@ use tollgate_budget::Tokens;
 use crate::chat::{Chat, Context, Framing, OutputCap, Piece};
 use crate::config::{HoldRules, ModelRule, Tokenizer};
 use image::ImageRule;
+use learned::Correction;
 use memo::ScopedMemo;
 use text::TextCount;
 
@@ -26,6 +28,42 @@ pub struct Estimate {
     /// The most that all answers together may cost.
     pub output: Tokens,
     pub basis: Basis,
+    /// Of the prompt, what its text was counted at, and what that was then corrected by.
+    pub text: Tokens,
+    pub correction: Correction,
+    pub doubt: Doubt,
+}
+
+impl Estimate {
+    /// The prompt as the tokenizer alone has it.
+    pub fn uncorrected(&self) -> Tokens {
+        self.beside_text().saturating_add(self.text)
+    }
+
+    /// What the provider counted for the text that we counted; `None` where that cannot be told, or says
+    /// nothing of our count.
+    pub fn reported_text(&self, reported: Tokens) -> Option<Tokens> {
+        match (self.basis, self.doubt) {
+            (Basis::Factor | Basis::Characters, Doubt::Text) => {
+                Some(reported.saturating_sub(self.beside_text()))
+            }
+            (Basis::Factor | Basis::Characters, Doubt::More) | (Basis::Exact | Basis::Size, _) => None,
+        }
+    }
+
+    fn beside_text(&self) -> Tokens {
+        self.prompt.saturating_sub(self.correction.of(self.text))
+    }
+}
+
+/// What of a prompt may be more or less than was counted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Doubt {
+    /// Its text alone, so that a report tells how good the tokenizer is.
+    Text,
+    /// Flat figures too: media, what the provider keeps, what only it can read. A wrong one would be laid to
+    /// the tokenizer's charge.
+    More,
 }
 
 /// How the prompt's text was counted.
@@ -67,11 +105,13 @@ const CALL: u64 = 3;
 /// A tool on offer, beside its JSON: a guess upwards, since providers say only that it is more.
 const TOOL: u64 = 12;
 
-/// `ceiling`: the smallest amount in which the request could ever fit, where one refuses.
+/// `correction`: what was learned of the model; of no effect where its own tokenizer counts. `ceiling`: the
+/// smallest amount in which the request could ever fit, where one refuses.
 pub fn estimate(
     chat: &Chat<'_>,
     model: &ModelRule,
     hold: &HoldRules,
+    correction: Correction,
     ceiling: Option<Tokens>,
     memo: ScopedMemo<'_>,
 ) -> Result<Estimate, OverCeiling> {
@@ -82,12 +122,38 @@ pub fn estimate(
         Some(ceiling) => Some(ceiling.saturating_sub(framing)),
         None => None,
     };
+    let basis = Basis::of(model.tokenizer);
+    let correction = match basis {
+        Basis::Factor | Basis::Characters => correction,
+        Basis::Exact | Basis::Size => Correction::NONE,
+    };
+    let left = left.map(|left| correction.undone(left));
     let text = TextCount::of(chat, model.tokenizer, left, memo).ok_or_else(over)?;
     Ok(Estimate {
-        prompt: framing.saturating_add(text),
+        prompt: framing.saturating_add(correction.of(text)),
         output: output(chat, model, hold),
-        basis: Basis::of(model.tokenizer),
+        basis,
+        text,
+        correction,
+        doubt: doubt(chat),
     })
+}
+
+fn doubt(chat: &Chat<'_>) -> Doubt {
+    let is_medium = |piece: &Piece<'_>| match piece {
+        Piece::Image(_) | Piece::Audio | Piece::File => true,
+        Piece::Role(_)
+        | Piece::Name(_)
+        | Piece::Text(_)
+        | Piece::Suffix(_)
+        | Piece::Call
+        | Piece::Tool(_)
+        | Piece::Schema(_) => false,
+    };
+    match chat.context {
+        Context::Whole if chat.given_tokens == 0 && !chat.pieces.iter().any(is_medium) => Doubt::Text,
+        Context::Whole | Context::Continued => Doubt::More,
+    }
 }
 
 /// The most that the answers may cost: the cap (or the model's default) for each, within what the model
@@ -151,6 +217,7 @@ fn media(chat: &Chat<'_>, model: &ModelRule) -> Tokens {
 mod tests {
     use tollgate_budget::{OnLeaseEnd, Span};
 
+    use super::learned::Learned;
     use super::memo::TextMemo;
     use super::*;
     use crate::chat::{Dialect, parse};
@@ -179,7 +246,7 @@ mod tests {
     fn found(body: &str, tokenizer: Tokenizer, ceiling: Option<u64>) -> Result<Estimate, OverCeiling> {
         let chat = parse(Dialect::OpenAiChat, body.as_bytes()).unwrap();
         let mut memo = TextMemo::new([1; 16]);
-        estimate(&chat, &model(tokenizer), &HOLD, ceiling.map(Tokens::new), memo.within(0))
+        estimate(&chat, &model(tokenizer), &HOLD, Correction::NONE, ceiling.map(Tokens::new), memo.within(0))
     }
 
     #[test]
@@ -200,7 +267,7 @@ mod tests {
                 0,
             ),
         ] {
-            let Estimate { prompt, output, basis } = found(body, O200K, None).unwrap();
+            let Estimate { prompt, output, basis, .. } = found(body, O200K, None).unwrap();
             assert_eq!(
                 (prompt.count(), output.count(), basis),
                 (framing + text, 1024, Basis::Exact),
@@ -237,8 +304,16 @@ mod tests {
             ),
         ] {
             let chat = parse(dialect, body.as_bytes()).unwrap();
-            let found =
-                |ceiling| estimate(&chat, &model(O200K), &HOLD, ceiling, TextMemo::new([1; 16]).within(0));
+            let found = |ceiling| {
+                estimate(
+                    &chat,
+                    &model(O200K),
+                    &HOLD,
+                    Correction::NONE,
+                    ceiling,
+                    TextMemo::new([1; 16]).within(0),
+                )
+            };
             let whole = found(None).unwrap();
             assert_eq!(whole.prompt, Tokens::new(framing + text), "{body}");
             assert_eq!(found(Some(whole.prompt)), Ok(whole), "{body}");
@@ -321,6 +396,57 @@ mod tests {
     }
 
     #[test]
+    fn a_correction_is_of_foreign_text_alone_and_met_to_the_token_by_a_ceiling() {
+        let lesson = Learned::from_answer(Tokens::new(1000), Tokens::new(1300));
+        let by = (0..20).fold(Learned::NOTHING, |sum, _| sum.merged(lesson)).correction();
+        let text = "The keeper climbed the stairs. ".repeat(40);
+        let body = format!(
+            r#"{{"messages":[{{"role":"user","content":"{text}"}},{{"content":[{{"image_url":"https://e"}}]}}]}}"#
+        );
+        let chat = parse(Dialect::OpenAiChat, body.as_bytes()).unwrap();
+        let found = |tokenizer, by, ceiling: Option<Tokens>| {
+            estimate(&chat, &model(tokenizer), &HOLD, by, ceiling, TextMemo::new([1; 16]).within(0))
+        };
+        for tokenizer in [
+            Tokenizer::Like { vocabulary: Vocabulary::Cl100kBase, factor_milli: 1250 },
+            Tokenizer::Characters { per_token_milli: 3500 },
+        ] {
+            let plain = found(tokenizer, Correction::NONE, None).unwrap();
+            let whole = found(tokenizer, by, None).unwrap();
+            assert_eq!(whole.prompt.saturating_sub(by.of(plain.text)), Tokens::new(1009));
+            assert_eq!((whole.uncorrected(), whole.text), (plain.prompt, plain.text));
+            assert_eq!(found(tokenizer, by, Some(whole.prompt)), Ok(whole));
+            assert!(found(tokenizer, by, Some(whole.prompt.saturating_sub(Tokens::new(1)))).is_err());
+        }
+        assert_eq!(found(O200K, by, None), found(O200K, Correction::NONE, None));
+    }
+
+    #[test]
+    fn a_report_tells_of_the_text_only_where_all_else_is_known() {
+        let like = Tokenizer::Like { vocabulary: Vocabulary::O200kBase, factor_milli: 1000 };
+        let told = |dialect, body: &str, tokenizer| {
+            let chat = parse(dialect, body.as_bytes()).unwrap();
+            let mut memo = TextMemo::new([1; 16]);
+            let found = estimate(&chat, &model(tokenizer), &HOLD, Correction::NONE, None, memo.within(0));
+            found.unwrap().reported_text(Tokens::new(100)).map(Tokens::count)
+        };
+        let user = r#"{"messages":[{"role":"user"}]}"#;
+        assert_eq!(told(Dialect::OpenAiChat, user, like), Some(94));
+        assert_eq!(told(Dialect::OpenAiChat, r#"{"tools":[7]}"#, like), Some(85));
+        assert_eq!(told(Dialect::OpenAiChat, user, O200K), None);
+        for (dialect, body) in [
+            (Dialect::OpenAiChat, r#"{"messages":[{"content":[{"image_url":"https://e"}]}]}"#),
+            (Dialect::OpenAiChat, r#"{"messages":[{"content":[{"input_audio":{}}]}]}"#),
+            (Dialect::OpenAiChat, r#"{"messages":[{"content":[{"file":{}}]}]}"#),
+            (Dialect::OpenAiEmbeddings, r#"{"input":["user",[7]]}"#),
+            (Dialect::OpenAiResponses, r#"{"input":"user","previous_response_id":"user"}"#),
+            (Dialect::OpenAiResponses, r#"{"input":[{"encrypted_content":"AAAAAA"}]}"#),
+        ] {
+            assert_eq!(told(dialect, body, like), None, "{body}");
+        }
+    }
+
+    #[test]
     fn a_picture_costs_by_the_model_that_the_policy_says_it_is() {
         let body = r#"{"model":"my-deployment","messages":[{"content":[{"image_url":{"url":"https://e","detail":"low"}}]}]}"#;
         let chat = parse(Dialect::OpenAiChat, body.as_bytes()).unwrap();
@@ -328,7 +454,7 @@ mod tests {
         let mut memo = TextMemo::new([1; 16]);
         for (alias, tokens) in [(alias(None), 1000), (alias(Some("gpt-4o")), 85), (alias(Some("gpt-5")), 70)]
         {
-            let found = estimate(&chat, &alias, &HOLD, None, memo.within(0)).unwrap();
+            let found = estimate(&chat, &alias, &HOLD, Correction::NONE, None, memo.within(0)).unwrap();
             assert_eq!(found.prompt, Tokens::new(6 + tokens));
         }
     }

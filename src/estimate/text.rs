@@ -140,7 +140,7 @@ pub(super) fn scale_up(count: u64, by: u64, over: u64) -> u64 {
 }
 
 /// `count × by / over`, rounded down.
-fn scale_down(count: u64, by: u64, over: u64) -> u64 {
+pub(super) fn scale_down(count: u64, by: u64, over: u64) -> u64 {
     let scaled = u128::from(count) * u128::from(by.max(1)) / u128::from(over.max(1));
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }

@@ -8,7 +8,8 @@ use super::state::{Asking, Call, Gathering, HeaderHold, Reading, Refusing, Reque
 use super::{Effect, Step};
 use crate::chat::{self, Answering, BodyError, Chat, Delivery, Dialect, UsageAsk, rewrite};
 use crate::config::{LimitRule, Unreadable, UsageOption};
-use crate::estimate::{self, Basis, Estimate, OverCeiling, bytes};
+use crate::estimate::learned::Correction;
+use crate::estimate::{self, Basis, Doubt, Estimate, OverCeiling, bytes};
 use crate::local::StoreError;
 use crate::metrics::{BodyReason, StoreErrorKind};
 use crate::plan::{self, Payer, Plan, Toll};
@@ -16,7 +17,14 @@ use crate::usage;
 
 /// A route that is charged by the request: its body is nobody's business.
 pub(super) fn by_request(request: &Request, step: &mut Step<'_>) -> State {
-    let estimate = Estimate { prompt: Tokens::ZERO, output: Tokens::ZERO, basis: Basis::Exact };
+    let estimate = Estimate {
+        prompt: Tokens::ZERO,
+        output: Tokens::ZERO,
+        basis: Basis::Exact,
+        text: Tokens::ZERO,
+        correction: Correction::NONE,
+        doubt: Doubt::Text,
+    };
     let plan = request.plan("", counts_requests, step);
     Asking { plan, estimate, reading: None, rewrite: Rewrite::Nothing, call: Call::None }.ask(step)
 }
@@ -88,6 +96,7 @@ impl Gathering {
             &chat,
             rule,
             &config.hold,
+            step.gate.correction(model),
             ceiling,
             step.gate.memo.borrow_mut().within(self.request.subject.scope()),
         );

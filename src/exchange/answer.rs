@@ -8,8 +8,9 @@ use super::state::{Answer, Open, State};
 use super::{Body, Effect, End, Origin, Step};
 use crate::chat::Answering;
 use crate::chat::body::is_coded;
+use crate::estimate::Estimate;
 use crate::identity::{Headers, header};
-use crate::metrics::{Metric, SettledAs, TokenKind};
+use crate::metrics::{Metric, Nearness, SettledAs, TokenKind};
 use crate::plan::Toll;
 use crate::remote::Letter;
 use crate::reply::limits;
@@ -191,7 +192,7 @@ impl Open {
                     (None, Answered::Nothing, End::Upstream) => Toll::NO_TOKENS,
                     (_, _, _) => {
                         let cost = charge(&report, held);
-                        measure(reading.model, &report, &cost, held, step);
+                        measure(reading.model, &report, &cost, &self.estimate, step);
                         Toll { input: cost.input, output: cost.output }
                     }
                 }
@@ -232,7 +233,7 @@ fn status(report: &Report, end: End) -> Status {
     }
 }
 
-fn measure(model: usize, report: &Report, cost: &Cost, held: Held, step: &mut Step<'_>) {
+fn measure(model: usize, report: &Report, cost: &Cost, estimate: &Estimate, step: &mut Step<'_>) {
     step.count(Metric::Tokens { kind: TokenKind::Input, model }, cost.input.count());
     step.count(Metric::Tokens { kind: TokenKind::Output, model }, cost.output.count());
     match (report.usage, report.answered) {
@@ -240,13 +241,25 @@ fn measure(model: usize, report: &Report, cost: &Cost, held: Held, step: &mut St
             step.count(Metric::Tokens { kind: TokenKind::Cached, model }, usage.cached_input.count());
             step.count(Metric::Tokens { kind: TokenKind::Reasoning, model }, usage.reasoning.count());
             if let Some(input) = usage.input {
-                step.count(Metric::EstimatedInput { model }, held.prompt.count());
+                step.count(Metric::EstimatedInput { model }, estimate.uncorrected().count());
                 step.count(Metric::ReportedInput { model }, input.count());
+                // Whoever reports nothing at all for a prompt has not read it.
+                if input > Tokens::ZERO {
+                    learn(model, estimate, input, step);
+                }
             }
         }
         (None, Answered::Output | Answered::OutputThenError | Answered::Unreadable) => {
             step.count(Metric::UsageMissing { model }, 1);
         }
         (None, Answered::Nothing | Answered::ErrorOnly) => {}
+    }
+}
+
+fn learn(model: usize, estimate: &Estimate, input: Tokens, step: &mut Step<'_>) {
+    let outcome = Nearness::of(estimate.prompt, input);
+    step.count(Metric::InputEstimates { model, outcome }, 1);
+    if let Some(reported) = estimate.reported_text(input) {
+        step.effects.push(Effect::Learn { model, estimated: estimate.text, reported });
     }
 }

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 
 use crate::config::{FilterConfig, HeaderHold};
+use crate::estimate::learned::Correction;
 use crate::estimate::memo::TextMemo;
 use crate::plan::Limits;
 use crate::remote::Service;
@@ -17,6 +18,8 @@ pub struct Gate {
     pub service: Option<Service>,
     /// What this worker has learned of its host, where the policy leaves it to us.
     holding: Cell<Holding>,
+    /// What all workers have learned of the models, as it was last looked up; by the index of their rules.
+    corrections: Vec<Cell<Correction>>,
 }
 
 /// Whether the host shows bodies while it holds their headers.
@@ -53,8 +56,20 @@ impl Gate {
             memo: RefCell::new(TextMemo::new(memo_key)),
             service: config.store.counter.as_ref().map(|_| Service::default()),
             holding: Cell::new(Holding::Unknown { late: 0 }),
+            corrections: vec![Cell::new(Correction::NONE); config.models.len().saturating_add(1)],
             config,
         }
+    }
+
+    /// From now on requests for the model are held by this.
+    pub fn correct(&self, model: usize, by: Correction) {
+        if let Some(correction) = self.corrections.get(model) {
+            correction.set(by);
+        }
+    }
+
+    pub(super) fn correction(&self, model: usize) -> Correction {
+        self.corrections.get(model).map_or(Correction::NONE, Cell::get)
     }
 
     pub(super) fn headers(&self) -> Headers {

@@ -20,7 +20,7 @@ mod step;
 
 use std::rc::Rc;
 
-use tollgate_budget::{Decision, HoldId, Span, Standing, Timestamp};
+use tollgate_budget::{Decision, HoldId, Span, Standing, Timestamp, Tokens};
 
 pub use gate::Gate;
 
@@ -152,6 +152,14 @@ pub enum Effect {
         with: Vec<u8>,
     },
     Count(Metric, u64),
+    /// An answer told how good the count of its prompt's text was. May be told to the other workers later; they
+    /// answer by way of [`Gate::correct`].
+    Learn {
+        /// Names the rule of the policy's models.
+        model: usize,
+        estimated: Tokens,
+        reported: Tokens,
+    },
     /// The packed field of the access log.
     Record(String),
 }
@@ -179,6 +187,7 @@ impl Effect {
             | Self::RemoveResponseHeader(_)
             | Self::ReplaceResponseBody { .. }
             | Self::Count(..)
+            | Self::Learn { .. }
             | Self::Record(_) => false,
         }
     }

@@ -36,7 +36,7 @@ impl Root {
 }
 
 impl Context for Root {
-    /// A policy that is replaced has its last counts told, and its last settlements: until they have arrived, or
+    /// A policy that is replaced has its last counts and lessons told, and its last settlements: until they have arrived, or
     /// cannot, the host keeps this context.
     fn on_done(&mut self) -> bool {
         let Some(worker) = &self.worker else { return true };
@@ -49,7 +49,7 @@ impl Context for Root {
         let Some(worker) = &self.worker else { return };
         worker.call_ended(token, CallResponse::read(headers, body).as_ref());
         if self.leaving && !worker.owes() {
-            worker.tell_counters();
+            worker.tell();
             self.leaving = false;
             if calls::done().is_err() {
                 calls::log(Level::Warn, "tollgate: the host failed at taking leave");

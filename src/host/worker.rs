@@ -12,7 +12,7 @@ use super::service::{CallResponse, Line};
 use super::shared::HostSharedData;
 use crate::config::FilterConfig;
 use crate::exchange::{Body, Effect, Exchange, Gate, Input};
-use crate::local::{LocalCharge, LocalStore};
+use crate::local::{LearnedStore, LocalCharge, LocalStore, News};
 use crate::metrics::{Kind, Metric, SettledAs};
 use crate::remote::{Post, Receipt, Unsent};
 
@@ -21,6 +21,7 @@ pub(super) struct Worker {
     root: u32,
     gate: Rc<Gate>,
     store: LocalStore<HostSharedData>,
+    learned: LearnedStore<HostSharedData>,
     ids: Ids,
     clock: Clock,
     counters: RefCell<BTreeMap<Metric, Counter>>,
@@ -53,18 +54,22 @@ impl Worker {
         let worker = worker.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let store = LocalStore::open(HostSharedData, &config.namespace, config.store.shards)
             .map_err(|error| error.to_string())?;
+        let learned = LearnedStore::open(HostSharedData, &config).map_err(|error| error.to_string())?;
         let counter = config.store.counter.as_ref();
         let line = counter.map(|rules| Line::open(rules, &config.namespace, worker));
-        Ok(Self {
+        let worker = Self {
             root,
             gate: Rc::new(Gate::new(config, *memo_key)),
             store,
+            learned,
             ids: Ids { worker, next: Cell::new(0) },
             clock: Clock::start(),
             counters: RefCell::default(),
             line,
             watched: RefCell::default(),
-        })
+        };
+        worker.share_lessons();
+        Ok(worker)
     }
 
     pub(super) fn exchange(&self) -> Rc<RefCell<Exchange>> {
@@ -88,7 +93,7 @@ impl Worker {
 
     pub(super) fn tick(&self) {
         self.clock.now();
-        self.tell_counters();
+        self.tell();
         self.tend();
         let watched: Vec<_> =
             self.watched.borrow().iter().map(|(context, exchange)| (*context, Rc::clone(exchange))).collect();
@@ -226,6 +231,7 @@ impl Worker {
                 "rewriting an answer",
             ),
             Effect::Count(metric, by) => self.count(metric, by),
+            Effect::Learn { model, estimated, reported } => self.learned.learn(model, estimated, reported),
             Effect::Record(line) => {
                 // Access logs that do not ask for the field lack nothing.
                 let _status = calls::set_property("tollgate", line.as_bytes());
@@ -255,8 +261,23 @@ impl Worker {
         }
     }
 
-    /// Hands the host what was counted since the last tick.
-    pub(super) fn tell_counters(&self) {
+    /// Hands over what was learned and counted since the last tick.
+    pub(super) fn tell(&self) {
+        self.share_lessons();
+        self.tell_counters();
+    }
+
+    fn share_lessons(&self) {
+        for news in self.learned.share() {
+            match news {
+                News::Correct { model, by } => self.gate.correct(model, by),
+                News::BegunAnew { model } => self.count(Metric::CorrectionsBegunAnew { model }, 1),
+                News::Failed => warn_if(true, "sharing what was learned"),
+            }
+        }
+    }
+
+    fn tell_counters(&self) {
         for (metric, counter) in self.counters.borrow_mut().iter_mut() {
             if counter.pending == 0 {
                 continue;

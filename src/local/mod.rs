@@ -9,6 +9,7 @@
 //! same key lose one's work. Every key is therefore made by [`LocalStore::open`], before there is traffic,
 //! and a missing one is an error later.
 
+mod learned;
 mod shard;
 mod shared;
 
@@ -17,6 +18,7 @@ use tollgate_budget::{
     Outcome, Refusal, Reservation, Settled, Settlement, Span, Standing, Timestamp,
 };
 
+pub use learned::{LearnedStore, News};
 use shard::Shards;
 pub use shard::{
     ACCOUNTS_PER_SHARD, HOLDS_PER_SHARD, MAX_CAS_ATTEMPTS, OVERFLOW_ACCOUNTS, OpenError, SHARDS_MOST,

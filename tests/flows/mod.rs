@@ -7,6 +7,7 @@ mod cases;
 mod counter;
 mod headers;
 mod holding;
+mod learned;
 mod ledger;
 mod privacy;
 mod refusal;

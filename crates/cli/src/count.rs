@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use tollgate::chat::{self, Chat, Dialect, OutputCap};
 use tollgate::config::{Api, ConfigError, FilterConfig};
+use tollgate::estimate::learned::Correction;
 use tollgate::estimate::memo::TextMemo;
 use tollgate::estimate::{self, Estimate};
 
@@ -70,8 +71,8 @@ fn told(chat: &Chat<'_>, asked: Option<&str>, config: &FilterConfig, out: &mut i
     let rule = config.model(name);
     // Nobody else shares this memo, so its key is no secret.
     let mut memo = TextMemo::new([0; 16]);
-    let Ok(Estimate { prompt, output, basis: _ }) =
-        estimate::estimate(chat, rule, &config.hold, None, memo.within(0))
+    let Ok(Estimate { prompt, output, .. }) =
+        estimate::estimate(chat, rule, &config.hold, Correction::NONE, None, memo.within(0))
     else {
         return Err(io::Error::other("counting stopped without a ceiling"));
     };

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use tollgate::config::FilterConfig;
 use tollgate::exchange::{Body, Effect, End, Exchange, Flow, Gate, Input, Origin};
 use tollgate::identity::Caller;
-use tollgate::local::{LocalCharge, LocalStore};
+use tollgate::local::{LearnedStore, LocalCharge, LocalStore, News};
 use tollgate::metrics::{Metric, SettledAs};
 use tollgate::remote::{Parcel, Post, Question, Response, Said, Service, Unsent};
 use tollgate::reply::Reply;
@@ -58,6 +58,7 @@ struct Worker {
     process: Rc<Process>,
     gate: Rc<Gate>,
     store: LocalStore<SharedMemory>,
+    learned: LearnedStore<SharedMemory>,
     /// Number of this VM's life, the upper half of its hold ids.
     life: u64,
     minted: Cell<u64>,
@@ -90,15 +91,19 @@ impl NativeProxy {
         self.lives.set(life);
         let (policy, process) = (FilterConfig::clone(&self.policy), Rc::clone(&self.process));
         let store = LocalStore::open(process.memory.clone(), &policy.namespace, policy.store.shards).unwrap();
-        Rc::new(Worker {
+        let learned = LearnedStore::open(process.memory.clone(), &policy).unwrap();
+        let worker = Worker {
             process,
             gate: Rc::new(Gate::new(policy, [7; 16])),
             store,
+            learned,
             life,
             minted: Cell::default(),
             watched: RefCell::default(),
             alive: Cell::new(true),
-        })
+        };
+        worker.share_lessons();
+        Rc::new(worker)
     }
 }
 
@@ -293,6 +298,7 @@ impl Worker {
             service.compare(&self.process.memory, "tollgate/breaker");
             self.deliver();
         }
+        self.share_lessons();
         let watched: Vec<NativeStream> = self.watched.borrow().values().cloned().collect();
         for stream in watched {
             stream.on(Input::Tick);
@@ -371,9 +377,20 @@ impl Worker {
                 wire.response.body = with;
             }
             Effect::Count(metric, by) => self.count(metric, by),
+            Effect::Learn { model, estimated, reported } => self.learned.learn(model, estimated, reported),
             Effect::Record(line) => wire.record = Some(line),
         }
         None
+    }
+
+    fn share_lessons(&self) {
+        for news in self.learned.share() {
+            match news {
+                News::Correct { model, by } => self.gate.correct(model, by),
+                News::BegunAnew { model } => self.count(Metric::CorrectionsBegunAnew { model }, 1),
+                News::Failed => {}
+            }
+        }
     }
 
     fn count(&self, metric: Metric, by: u64) {
