@@ -22,6 +22,9 @@ use crate::usage::HideUsage;
 /// The host ends a call at the policy's time-out. One that it does not end is given up this much later.
 const HOST_GRACE: Span = Span::from_secs(1);
 
+/// Of a request that passes without the service's word.
+const NOTHING_KNOWN: Grant = Grant { standings: Vec::new(), shadow_over: Vec::new() };
+
 impl Asking {
     fn toll(&self) -> Toll {
         Toll { input: self.estimate.prompt, output: self.estimate.output }
@@ -35,6 +38,7 @@ impl Asking {
                 step.effects.push(Effect::Reserve(self.plan.reservation(self.toll(), &config.hold)));
                 State::Asking(Box::new(self))
             }
+            Some(_) if self.plan.accounts.is_empty() => self.forward(&NOTHING_KNOWN, None, step),
             Some(service) if service.is_asked(step.now) => {
                 let hold = self.plan.hold(Purpose::Take, self.toll(), config);
                 step.effects.push(Effect::Ask(Question::hold(&hold)));
@@ -95,10 +99,7 @@ impl Asking {
                 step.effects.push(Effect::Reserve(share));
                 State::Asking(Box::new(self))
             }
-            OnOutage::Allow => {
-                let nothing_known = Grant { standings: Vec::new(), shadow_over: Vec::new() };
-                self.forward(&nothing_known, None, step)
-            }
+            OnOutage::Allow => self.forward(&NOTHING_KNOWN, None, step),
             OnOutage::Deny => {
                 self.take_back(step);
                 step.unavailable(StoreErrorKind::Away)

@@ -134,6 +134,7 @@ fn look(caller: Caller<'_>, step: &mut Step<'_>) -> State {
                 None => {
                     Effect::Look(accounts.iter().map(|account| account.charge(Toll::NO_TOKENS)).collect())
                 }
+                Some(_) if accounts.is_empty() => return step.tell(&[], &[]),
                 Some(service) if service.is_asked(step.now) => {
                     Effect::Ask(Question::standings(plan::standings(&accounts)))
                 }

@@ -101,6 +101,17 @@ fn the_services_refusal_reaches_the_client() {
 }
 
 #[test]
+fn what_no_limit_counts_is_not_asked_for() {
+    let routes = json!([{"path": "/v1/count", "api": "request_only"}]);
+    let proxy = launch(&merged(at_the_counter(1000, json!({})), json!({"routes": routes})));
+    let stream = Ask::raw("any").path("/v1/count").send(&proxy);
+    answer(&stream, 0, 0);
+    proxy.advance(1000);
+    assert_eq!((stream.seen().status(), stream.seen().header("x-tollgate-outage")), (200, None));
+    assert_eq!(proxy.counter().calls(), Vec::<String>::new());
+}
+
+#[test]
 fn a_prompt_beyond_the_budget_is_refused_with_or_without_the_service() {
     for manner in [Manner::Answers, Manner::Unreachable, Manner::Cut] {
         let proxy = launch(&at_the_counter(100, json!({})));
