@@ -17,8 +17,8 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; \
 		do printf '  make %-13s %s\n' "$$name" "$$text"; done
 
-run: build-module build-stub ## Envoy and the stub provider with envoy.yaml; UPSTREAM=https://api.openai.com meters that instead
-	@UPSTREAM='$(UPSTREAM)' exec python3 scripts/run.py
+run: build-module build-stub $(if $(STORE),build-cli) ## Envoy and the stub provider with envoy.yaml; UPSTREAM=https://api.openai.com meters that; STORE=redis shares budgets
+	@UPSTREAM='$(UPSTREAM)' STORE='$(STORE)' exec python3 scripts/run.py
 
 build: build-module build-cli ## the module for the proxy and the command line
 
