@@ -7,6 +7,7 @@
 //! that changes something is idempotent by the hold's id.
 
 pub mod memory;
+pub mod redis;
 mod terms;
 
 use std::fmt;
