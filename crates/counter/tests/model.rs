@@ -225,14 +225,15 @@ impl World {
         mode: Mode,
         largest: u64,
     ) -> Part {
-        let charges = (0..3).filter(|account| costs[*account] > 0 || hold % 2 == 0).map(|account| Charge {
-            name: NAMES[account].to_owned(),
-            limit: self.limits[account],
-            cost: units(costs[account]),
-            largest: units(largest),
-            // Where costs are shadowed, the first is not: a refusal among them.
-            mode: if account == 0 { Mode::Enforce } else { mode },
-        });
+        let charges =
+            (0..3).filter(|account| costs[*account] > 0 || hold.is_multiple_of(2)).map(|account| Charge {
+                name: NAMES[account].to_owned(),
+                limit: self.limits[account],
+                cost: units(costs[account]),
+                largest: units(largest),
+                // Where costs are shadowed, the first is not: a refusal among them.
+                mode: if account == 0 { Mode::Enforce } else { mode },
+            });
         let (id, policy) = (id(hold), self.policy);
         Part { id, policy, charges: charges.collect(), lease: Span::from_millis(lease), on_lease_end: how }
     }

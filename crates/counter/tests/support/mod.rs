@@ -82,7 +82,9 @@ impl RedisServer {
         let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port)).unwrap();
         let mut connection = client.get_connection().unwrap();
         let mut command = redis::cmd(words[0]);
-        words[1..].iter().for_each(|word| drop(command.arg(word)));
+        for word in &words[1..] {
+            command.arg(word);
+        }
         command.query(&mut connection).unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 }

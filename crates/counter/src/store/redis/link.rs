@@ -144,12 +144,15 @@ fn told(error: &RedisError) -> StoreError {
     if error.is_io_error() || error.is_connection_dropped() {
         return StoreError::Away;
     }
-    match error.code() {
-        Some(code) => StoreError::Unwilling(code.to_owned()),
-        None => match error.kind() {
-            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => StoreError::Nonsense,
-            ErrorKind::AuthenticationFailed => StoreError::Unwilling("AUTH".to_owned()),
-            _ => StoreError::Away,
-        },
+    if let Some(code) = error.code() {
+        return StoreError::Unwilling(code.to_owned());
+    }
+    let kind = error.kind();
+    if kind == ErrorKind::AuthenticationFailed {
+        StoreError::Unwilling("AUTH".to_owned())
+    } else if kind == ErrorKind::Parse || kind == ErrorKind::UnexpectedReturnType {
+        StoreError::Nonsense
+    } else {
+        StoreError::Away
     }
 }

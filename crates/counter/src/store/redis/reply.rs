@@ -10,10 +10,8 @@ pub(super) struct Reply(std::vec::IntoIter<Value>);
 
 impl Reply {
     pub(super) fn new(value: Value) -> Result<Self, StoreError> {
-        match value {
-            Value::Array(values) => Ok(Self(values.into_iter())),
-            _ => Err(StoreError::Nonsense),
-        }
+        let Value::Array(values) = value else { return Err(StoreError::Nonsense) };
+        Ok(Self(values.into_iter()))
     }
 
     pub(super) fn is_over(&self) -> bool {
