@@ -94,6 +94,8 @@ struct Stream {
     exchange: Exchange,
     /// What waits at the host.
     request: Vec<u8>,
+    /// A host shows nothing after the end of a body, or its trailers.
+    whole: bool,
     headers_gone: bool,
     ended: bool,
     /// The id under which the counter service was asked for a hold, until it has answered.
@@ -104,7 +106,7 @@ impl Worker {
     fn open(&mut self) -> Stream {
         self.ids += 1;
         let exchange = Exchange::new(Rc::clone(&self.gate), HoldId::from_bits(self.ids));
-        Stream { exchange, request: Vec::new(), headers_gone: false, ended: false, question: None }
+        Stream { exchange, request: Vec::new(), whole: false, headers_gone: false, ended: false, question: None }
     }
 
     fn drive(&mut self, stream: &mut Stream, input: Input<'_>) {
@@ -192,12 +194,15 @@ impl Worker {
                 let caller = Caller { headers: &headers, metadata: &[] };
                 self.drive(stream, Input::RequestHeaders { caller, body: end(*ends) });
             }
+            What::Body { .. } | What::Chat { .. } | What::Trailers if stream.whole => {}
             What::Body { bytes, ends } => {
+                stream.whole = *ends;
                 stream.request.extend_from_slice(bytes);
                 let waiting = stream.request.len();
                 self.drive(stream, Input::RequestBody { waiting, body: end(*ends) });
             }
             What::Chat { cap, stream: streams, model } => {
+                stream.whole = true;
                 let model = MODELS[usize::from(*model) % MODELS.len()];
                 let body = format!(
                     r#"{{"model":"{model}","max_tokens":{cap},"stream":{streams},"input":"a b","prompt":"a b",
@@ -207,7 +212,10 @@ impl Worker {
                 let waiting = stream.request.len();
                 self.drive(stream, Input::RequestBody { waiting, body: Body::Ends });
             }
-            What::Trailers => self.drive(stream, Input::RequestTrailers),
+            What::Trailers => {
+                stream.whole = true;
+                self.drive(stream, Input::RequestTrailers);
+            }
             What::AnswerHeaders { status, upstream, header } => {
                 let status = status.to_string();
                 let mut headers: Vec<(&[u8], &[u8])> = vec![(b":status", status.as_bytes())];
