@@ -17,4 +17,5 @@ mod tokens;
 
 pub use clock::Clock;
 pub use service::Service;
+pub use settings::Settings;
 pub use tokens::{Caller, Tokens};

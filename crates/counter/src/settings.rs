@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::store::redis::Target;
 use crate::tokens::Tokens;
 
 /// A token that can be guessed is none: sixteen characters are 64 bits even if they are only hexadecimal.
@@ -15,6 +16,8 @@ pub struct Raw {
     pub listen: String,
     /// `memory`, or the URL of a Redis.
     pub store: String,
+    /// Certificates to trust when the connection to Redis is encrypted, as PEM.
+    pub store_authorities: Option<Vec<u8>>,
     pub store_timeout_ms: u64,
     pub drain_ms: u64,
     pub tokens: Tokens,
@@ -32,6 +35,7 @@ pub struct Settings {
 #[derive(Clone, Debug)]
 pub enum StoreSettings {
     Memory,
+    Redis { target: Target, timeout: Duration },
 }
 
 /// A setting that cannot be.
@@ -84,12 +88,25 @@ impl Settings {
                 }
             }
         }
+        let timeout = Duration::from_millis(raw.store_timeout_ms);
+        if timeout.is_zero() {
+            tell("--store-timeout-ms", "expected one millisecond at least".to_owned());
+        }
         let store = match raw.store.as_str() {
             "memory" => Some(StoreSettings::Memory),
-            _ => {
-                tell("--store", "expected `memory`".to_owned());
-                None
-            }
+            url => match Target::parse(url) {
+                Ok(target) => {
+                    let target = match raw.store_authorities {
+                        Some(pem) => target.trusting(pem),
+                        None => target,
+                    };
+                    Some(StoreSettings::Redis { target, timeout })
+                }
+                Err(problem) => {
+                    tell("--store", format!("neither `memory` nor a Redis: {problem}"));
+                    None
+                }
+            },
         };
         match (listen, store) {
             (Some(listen), Some(store)) if errors.is_empty() => {
@@ -116,7 +133,8 @@ mod tests {
     fn raw(listen: &str, gateway: Option<&str>, administrator: Option<&str>) -> Raw {
         let tokens =
             Tokens { gateway: gateway.map(str::to_owned), administrator: administrator.map(str::to_owned) };
-        Raw { listen: listen.to_owned(), store: "memory".to_owned(), tokens, ..Raw::default() }
+        let (listen, store) = (listen.to_owned(), "memory".to_owned());
+        Raw { listen, store, tokens, store_timeout_ms: 40, ..Raw::default() }
     }
 
     const ONE: Option<&str> = Some("0123456789abcdef");

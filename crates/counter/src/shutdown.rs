@@ -1,23 +1,69 @@
 //! From start to end: serve, and end without losing what is under way.
 
 use std::future::{Future, IntoFuture};
-use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use axum::serve::ListenerExt;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
 
+use crate::clock;
 use crate::http;
 use crate::service::Service;
-use crate::store::Store;
+use crate::settings::{Settings, StoreSettings};
+use crate::store::memory::MemoryStore;
+use crate::store::redis::RedisStore;
+use crate::store::{Store, StoreError};
 use crate::tokens::Tokens;
 
 /// Rounds of the sweeper begin this far apart: a lease that ends is told about as soon as it matters to a
 /// dashboard, and not sooner.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
+
+/// Why the service does not run.
+#[derive(Debug)]
+pub enum ServeError {
+    /// The address cannot be listened on.
+    Listen(SocketAddr, io::Error),
+    /// The store cannot be used as it was described.
+    Store(StoreError),
+    Io(io::Error),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen(address, error) => write!(f, "{address} cannot be listened on: {error}"),
+            Self::Store(error) => error.fmt(f),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+/// The whole service, until the process is asked to end. `listening` is told where, once it answers.
+pub async fn run(settings: Settings, listening: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
+    let Settings { listen, store, tokens, drain } = settings;
+    let listener = TcpListener::bind(listen).await.map_err(|error| ServeError::Listen(listen, error))?;
+    listening(listener.local_addr().map_err(ServeError::Io)?);
+    let stop = asked().map_err(ServeError::Io)?;
+    let served = match store {
+        StoreSettings::Memory => {
+            let service = Service::new(MemoryStore::default(), clock::system);
+            serve(listener, service, tokens, stop, drain).await
+        }
+        StoreSettings::Redis { target, timeout } => {
+            let store = RedisStore::new(target, timeout).map_err(ServeError::Store)?;
+            serve(listener, Service::new(store, clock::system), tokens, stop, drain).await
+        }
+    };
+    served.map_err(ServeError::Io)
+}
 
 /// Serves until told to stop, and then until all that was asked has been answered, or `drain` has passed.
 pub async fn serve<S: Store>(
@@ -60,11 +106,13 @@ async fn sweep<S: Store>(service: Arc<Service<S>>) {
 }
 
 /// Until somebody asks the process to end.
-pub async fn asked() -> io::Result<()> {
+fn asked() -> io::Result<impl Future<Output = ()> + Send> {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    tokio::select! {
-        _ = term.recv() => Ok(()),
-        _ = int.recv() => Ok(()),
-    }
+    Ok(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+    })
 }

@@ -6,6 +6,7 @@
 
 mod link;
 mod reply;
+mod target;
 
 use std::time::Duration;
 
@@ -21,9 +22,9 @@ use super::{
     Entry, Kept, LimitName, Page, Part, Posting, Prefix, Reserved, Settled, Slot, Step, Store, StoreError,
     Swept,
 };
-pub use link::Target;
 use link::{Link, Question};
 use reply::Reply;
+pub use target::Target;
 
 /// Keys that one step of a walk through Redis looks at.
 const KEYS_PER_LOOK: usize = 100;
@@ -77,7 +78,7 @@ impl RedisStore {
     /// Does not connect yet: a service must start while Redis is away. `timeout` bounds each step.
     pub fn new(target: Target, timeout: Duration) -> Result<Self, StoreError> {
         Ok(Self {
-            link: Link::new(target, timeout)?,
+            link: Link::new(&target, timeout)?,
             scripts: Scripts::new(CLOCK),
             timeout,
             #[cfg(feature = "test-clock")]

@@ -47,7 +47,7 @@ impl RedisServer {
     }
 
     pub(crate) fn target(&self) -> Target {
-        Target::Single(format!("redis://127.0.0.1:{}", self.port))
+        Target::parse(&format!("redis://127.0.0.1:{}", self.port)).unwrap()
     }
 
     pub(crate) fn store(&self) -> RedisStore {
