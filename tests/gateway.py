@@ -183,13 +183,14 @@ ADMIN_TOKEN = "token-of-the-administrator"
 class Counter(Process):
     """`tollgate serve`."""
 
-    def __init__(self, store="memory", port=None):
+    def __init__(self, store="memory", port=None, store_timeout_ms=4000):
         self.port = port or free_port()
         binary = max((path for path in (TARGET / "debug" / "tollgate", TARGET / "release" / "tollgate") if path.exists()),
                      key=lambda path: path.stat().st_mtime, default=None)
         assert binary, "`make build-cli` builds the service"
         self.store = store
-        command = [str(binary), "serve", "--listen", f"127.0.0.1:{self.port}", "--store", store]
+        command = [str(binary), "serve", "--listen", f"127.0.0.1:{self.port}", "--store", store,
+                   "--store-timeout-ms", str(store_timeout_ms)]
         super().__init__(command, f"counter-{self.port}-{next(_numbers)}.log",
                          {"TOLLGATE_TOKEN": TOKEN, "TOLLGATE_ADMIN_TOKEN": ADMIN_TOKEN})
         self.url = f"http://127.0.0.1:{self.port}"
