@@ -138,15 +138,8 @@ def start_store(options, children):
 
 
 def redis():
-    """redis-server, installed where it is missing and may be."""
     if not shutil.which("redis-server"):
-        if os.geteuid() != 0 or not shutil.which("apt-get"):
-            raise Failed("no redis-server on the PATH: install it (Debian and Ubuntu: `apt-get install redis-server`)")
-        print("no redis-server on the PATH: installing Debian's", flush=True)
-        run(["apt-get", "update", "-q"])
-        # Its own service is not wanted: it would take Redis' port.
-        os.environ["RUNLEVEL"] = "1"
-        run(["apt-get", "install", "-q", "-y", "--no-install-recommends", "redis-server"])
+        raise Failed("no redis-server on the PATH: `make redis` installs it, where it may")
     return "redis-server"
 
 
