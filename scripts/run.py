@@ -30,6 +30,12 @@ VENV = TARGET / "venv"
 
 LISTENER, STUB, ADMIN = 10000, 10001, 9901
 
+SERVICE, REDIS = 8081, 10003
+"""With `--store redis`: the counter service, where docs/operations.md has it, and Redis beside everything else."""
+
+SECOND = 1000
+"""With `--store redis`: how far the ports of the second gateway are from those of the first."""
+
 READY_WITHIN = 60
 """Seconds. func-e may have to download Envoy first; that is told apart by the child being alive."""
 
@@ -68,8 +74,14 @@ def arguments():
     parser.add_argument("--port", type=int, default=LISTENER)
     parser.add_argument("--stub-port", type=int, default=STUB)
     parser.add_argument("--admin-port", type=int, default=ADMIN)
+    parser.add_argument("--store", default=os.environ.get("STORE", ""), metavar="redis",
+                        help="two gateways that share their budgets through the counter service and Redis")
+    parser.add_argument("--service-port", type=int, default=SERVICE)
+    parser.add_argument("--redis-port", type=int, default=REDIS)
     parser.add_argument("--print-config", action="store_true", help="print Envoy's configuration and leave")
     options = parser.parse_args()
+    if options.store not in ("", "redis"):
+        parser.error(f"STORE={options.store}: `redis`, or nothing for budgets in Envoy's own memory")
     if options.print_config:
         try:
             print(configuration(options))
@@ -86,16 +98,49 @@ def interrupted(*_):
 def start(options, children):
     if not MODULE.exists():
         raise Failed(f"{MODULE.relative_to(ROOT)} is missing: `make build` makes it")
-    for flag, port in (("--port", options.port), ("--admin-port", options.admin_port),
-                       ("--stub-port", None if options.upstream else options.stub_port)):
-        if port is not None:
-            check_free(port, flag)
+    wanted = [("--port", options.port), ("--admin-port", options.admin_port)]
+    if not options.upstream:
+        wanted.append(("--stub-port", options.stub_port))
+    if options.store:
+        wanted += [("--port", options.port + SECOND), ("--admin-port", options.admin_port + SECOND),
+                   ("--service-port", options.service_port), ("--redis-port", options.redis_port)]
+    for flag, port in wanted:
+        check_free(port, flag)
     if not options.upstream:
         children.append(child([str(stub()), "--port", str(options.stub_port)]))
         wait_for(f"http://127.0.0.1:{options.stub_port}/healthz", children)
-    command = envoy() + ["-c", str(written(options)), "--log-level", "warning", "--disable-hot-restart"]
-    children.append(child(command))
-    wait_for(f"http://127.0.0.1:{options.admin_port}/ready", children)
+    if options.store:
+        start_store(options, children)
+    for gateway in gateways(options):
+        command = envoy() + ["-c", str(written(gateway)), "--log-level", "warning", "--disable-hot-restart"]
+        children.append(child(command))
+        wait_for(f"http://127.0.0.1:{gateway.admin_port}/ready", children)
+
+
+def gateways(options):
+    """One, or with a common store two."""
+    yield options
+    if options.store:
+        yield argparse.Namespace(**{**vars(options), "port": options.port + SECOND,
+                                    "admin_port": options.admin_port + SECOND})
+
+
+def start_store(options, children):
+    """Redis keeps every write it has acknowledged; the service listens on loopback, so it needs no token."""
+    folder = TARGET / "run" / "redis"
+    folder.mkdir(parents=True, exist_ok=True)
+    children.append(child([redis(), "--port", str(options.redis_port), "--bind", "127.0.0.1", "--dir", str(folder),
+                           "--appendonly", "yes", "--save", ""]))
+    url = f"redis://127.0.0.1:{options.redis_port}"
+    children.append(child([str(built("tollgate", "build-cli")), "serve", "--listen",
+                           f"127.0.0.1:{options.service_port}", "--store", url]))
+    wait_for(f"http://127.0.0.1:{options.service_port}/readyz", children)
+
+
+def redis():
+    if not shutil.which("redis-server"):
+        raise Failed("no redis-server on the PATH: `make redis` installs it, where it may")
+    return "redis-server"
 
 
 def check_free(port, flag):
@@ -111,17 +156,23 @@ def check_free(port, flag):
 
 def child(command):
     print("+ " + " ".join(command), flush=True)
-    return subprocess.Popen(command, cwd=ROOT, start_new_session=True)
+    # Tokens of the user's are for services that others can reach.
+    env = {name: value for name, value in os.environ.items() if not re.fullmatch(r"TOLLGATE_\w*TOKEN", name)}
+    return subprocess.Popen(command, cwd=ROOT, env=env, start_new_session=True)
 
 
 # --- programs
 
 
 def stub():
-    built = [path for path in (TARGET / "debug" / "tollgate-stub", TARGET / "release" / "tollgate-stub") if path.exists()]
-    if not built:
-        raise Failed("the stub provider is not built: `make build-stub` builds it")
-    return max(built, key=lambda path: path.stat().st_mtime)
+    return built("tollgate-stub", "build-stub")
+
+
+def built(program, target):
+    found = [path for path in (TARGET / "debug" / program, TARGET / "release" / program) if path.exists()]
+    if not found:
+        raise Failed(f"{program} is not built: `make {target}` builds it")
+    return max(found, key=lambda path: path.stat().st_mtime)
 
 
 def envoy():
@@ -179,8 +230,21 @@ def configuration(options):
         text = with_upstream(text, options.upstream)
     else:
         text = once(text, f"port_value: {STUB}}}", f"port_value: {options.stub_port}}}")
+    if options.store:
+        text = with_counter(text, options.service_port)
     text = once(text, f"port_value: {LISTENER}}}", f"port_value: {options.port}}}")
     return once(text, f"port_value: {ADMIN}}}", f"port_value: {options.admin_port}}}")
+
+
+def with_counter(text, port):
+    """The policy asks the service, and a cluster leads there: the one of docs/operations.md."""
+    place = "                    response: {budget_path: /tollgate/budget}\n"
+    store = "                    store: {counter: {target: tollgate_counter, gateways: 2}}\n"
+    text = once(text, place, place + store)
+    page = (ROOT / "docs" / "operations.md").read_text()
+    example = re.search(r"```yaml\n(- name: tollgate_counter\n.*?)```", page, re.S)[1]
+    example = once(example, f"port_value: {SERVICE}}}", f"port_value: {port}}}")
+    return text.rstrip("\n") + "\n" + "".join(f"  {line}\n" for line in example.splitlines())
 
 
 def with_upstream(text, upstream):
@@ -304,6 +368,8 @@ def invitation(options):
         refused = (f"# a trial tenant has 2000 tokens a minute, and the stub says that this took 1990 of them\n"
                    f"{trial} -H 'x-stub-prompt-tokens: 10' -H 'x-stub-completion-tokens: 1980' {body}\n\n"
                    f"# so the next one is refused, and told when to come back\n{trial} {body}")
+    other = budget.replace(str(options.port), str(options.port + SECOND))
+    second = f"\n# and at the second gateway, which has the same budgets\n{other}\n" if options.store else ""
     return f"""
 Tollgate is at {base}, Envoy's metrics at http://127.0.0.1:{options.admin_port}/stats/prometheus. Try:
 
@@ -315,7 +381,7 @@ Tollgate is at {base}, Envoy's metrics at http://127.0.0.1:{options.admin_port}/
 
 # what the tenant has left
 {budget}
-
+{second}
 {refused}
 
 Ctrl-C stops everything.

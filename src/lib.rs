@@ -13,6 +13,7 @@ pub mod metrics;
 pub mod estimate;
 pub mod local;
 pub mod plan;
+pub mod remote;
 pub mod reply;
 
 pub mod exchange;

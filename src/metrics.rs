@@ -6,7 +6,7 @@
 
 use tollgate_budget::Tokens;
 
-use crate::config::FilterConfig;
+use crate::config::{FilterConfig, OnOutage};
 
 /// One series. Limits and models are indices into the policy's lists.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -65,6 +65,51 @@ pub enum Metric {
     },
     /// Bytes of an answer's event that were too many to keep, so that it was passed on unread.
     EventsTooLarge,
+    /// Calls to the counter service, by what came back.
+    CounterCalls {
+        call: Call,
+        outcome: CallOutcome,
+    },
+    /// How long the calls took that were answered, in milliseconds.
+    CounterCallMillis {
+        call: Call,
+    },
+    /// Requests decided without the counter service, by what the policy says of them.
+    OutageRequests {
+        verdict: OnOutage,
+    },
+    /// Workers that do not ask the counter service for a while, since it failed.
+    BreakersOpen,
+    /// Settlements and renewals that the counter service has not acknowledged yet.
+    OutboxDepth,
+}
+
+/// How the host keeps a series.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    Counter = 0,
+    /// The host adds up what its workers add and take away.
+    Gauge = 1,
+    Histogram = 2,
+}
+
+/// What is asked of the counter service.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Call {
+    Holds,
+    Settlements,
+    Renewals,
+    Standings,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum CallOutcome {
+    Answered,
+    Unsent,
+    Silent,
+    Failing,
+    Rejected,
+    Nonsense,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -130,6 +175,8 @@ pub enum StoreErrorKind {
     Contended,
     /// The shard's bytes are not a ledger's, or the host refused to show them.
     Unreadable,
+    /// The counter service is away, and the policy lets nothing through without it.
+    Away,
 }
 
 impl Metric {
@@ -177,6 +224,47 @@ impl Metric {
                 series("tollgate_usage_missing_total", &[("model", model(index))])
             }
             Self::EventsTooLarge => series("tollgate_events_too_large_total", &[]),
+            Self::CounterCalls { call, outcome } => series(
+                "tollgate_counter_calls_total",
+                &[("kind", call.label()), ("outcome", outcome.label())],
+            ),
+            Self::CounterCallMillis { call } => {
+                series("tollgate_counter_call_milliseconds", &[("kind", call.label())])
+            }
+            Self::OutageRequests { verdict } => {
+                let word = match verdict {
+                    OnOutage::Local => "local",
+                    OnOutage::Allow => "allow",
+                    OnOutage::Deny => "deny",
+                };
+                series("tollgate_outage_requests_total", &[("outcome", word)])
+            }
+            Self::BreakersOpen => series("tollgate_breakers_open", &[]),
+            Self::OutboxDepth => series("tollgate_outbox_depth", &[]),
+        }
+    }
+
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::BreakersOpen | Self::OutboxDepth => Kind::Gauge,
+            Self::CounterCallMillis { .. } => Kind::Histogram,
+            Self::Decisions { .. }
+            | Self::Tokens { .. }
+            | Self::EstimatedInput { .. }
+            | Self::ReportedInput { .. }
+            | Self::BodiesRefused { .. }
+            | Self::OverflowCharges { .. }
+            | Self::UnknownTiers
+            | Self::StreamsOverHold
+            | Self::Settlements { .. }
+            | Self::StoreErrors { .. }
+            | Self::HeadersReleased
+            | Self::UsageMissing { .. }
+            | Self::EventsTooLarge
+            | Self::InputEstimates { .. }
+            | Self::CorrectionsBegunAnew { .. }
+            | Self::CounterCalls { .. }
+            | Self::OutageRequests { .. } => Kind::Counter,
         }
     }
 }
@@ -204,6 +292,30 @@ impl Outcome {
             Self::Unidentified => "unidentified",
             Self::BadRequest => "bad_request",
             Self::StoreUnavailable => "store_unavailable",
+        }
+    }
+}
+
+impl Call {
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::Settlements => "settlements",
+            Self::Renewals => "renewals",
+            Self::Standings => "standings",
+        }
+    }
+}
+
+impl CallOutcome {
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::Unsent => "unsent",
+            Self::Silent => "silent",
+            Self::Failing => "failing",
+            Self::Rejected => "rejected",
+            Self::Nonsense => "nonsense",
         }
     }
 }
@@ -273,6 +385,7 @@ impl StoreErrorKind {
             Self::Full => "full",
             Self::Contended => "contended",
             Self::Unreadable => "unreadable",
+            Self::Away => "away",
         }
     }
 }

@@ -3,8 +3,10 @@
 //! Made once, when the request is read, and carried to the end: the accounts of a request and what they
 //! were asked for do not change while it runs, whatever becomes of the policy meanwhile.
 
+use tollgate_budget::wire;
 use tollgate_budget::{
-    AccountId, Amount, BudgetKey, Charge, HoldId, Limit, LimitHash, Mode, SubjectHash, Tokens, Unit,
+    AccountId, AccountKey, Amount, BudgetKey, Charge, HoldId, Limit, LimitHash, Mode, Quota, Span,
+    SubjectHash, Tokens, Unit, Window,
 };
 
 use crate::config::{Api, FilterConfig, HoldRules, LimitRule, Per, RequestPath, Target, Tier};
@@ -80,9 +82,14 @@ impl Limits {
 }
 
 fn subject_hash(config: &FilterConfig, payer: &Payer<'_>, rule: &LimitRule) -> SubjectHash {
-    let family = if rule.per.contains(&Per::Model) { config.family(payer.target.model) } else { "" };
+    let family = family(config, payer, rule);
     let part = |per| identity::part(config, payer.subject, family, per);
     SubjectHash::of(&config.namespace, rule.per.iter().map(part))
+}
+
+/// Of the model, where the limit looks at it.
+fn family<'a>(config: &'a FilterConfig, payer: &Payer<'a>, rule: &LimitRule) -> &'a str {
+    if rule.per.contains(&Per::Model) { config.family(payer.target.model) } else { "" }
 }
 
 /// The account that stands in for all subjects of a limit that its shard has no room for. No attribute of
@@ -114,6 +121,9 @@ fn account(
         id: subject.account(prepared.name),
         tag: subject.tag(),
         overflow: prepared.overflow,
+        key: config.store.counter.as_ref().map(|_| {
+            AccountKey::from(&identity::key(config, rule, payer.subject, family(config, payer, rule)))
+        }),
     }
 }
 
@@ -137,9 +147,39 @@ pub struct Account {
     id: AccountId,
     tag: u64,
     overflow: Overflow,
+    /// Its name at the counter service, where there is one.
+    key: Option<AccountKey>,
 }
 
 impl Account {
+    /// One part in `gateways` of the account, which this gateway gives out while it hears nothing of the others.
+    #[must_use]
+    pub fn shared_by(&self, gateways: u64) -> Self {
+        let part = |amount: Amount| Amount::saturating((amount.units() / gateways.max(1)).max(1));
+        let of = |limit: Limit| Limit {
+            quota: match limit.quota {
+                Quota::Suspended => Quota::Suspended,
+                Quota::Of(amount) => Quota::Of(part(amount)),
+            },
+            window: match limit.window {
+                Window::Bucket { period, burst } => Window::Bucket { period, burst: burst.map(part) },
+                window @ (Window::Sliding(_) | Window::Fixed(_)) => window,
+            },
+        };
+        let Overflow { account, limit } = self.overflow;
+        Self {
+            limit: of(self.limit),
+            largest: part(self.largest),
+            overflow: Overflow { account, limit: of(limit) },
+            ..self.clone()
+        }
+    }
+
+    fn remote(&self) -> Option<Remote> {
+        let Limit { window, quota } = self.limit;
+        Some(Remote { account: self.key.clone()?, window, amount: quota.amount(), unit: self.unit })
+    }
+
     /// What the toll takes from the account.
     pub fn charge(&self, toll: Toll) -> LocalCharge {
         LocalCharge {
@@ -200,18 +240,87 @@ pub struct Plan {
 
 impl Plan {
     pub fn reservation(&self, toll: Toll, hold: &HoldRules) -> LocalReservation {
-        LocalReservation {
+        reservation(self.id, &self.accounts, toll, hold)
+    }
+
+    /// While the counter service is away, from this gateway's share of each account.
+    pub fn reservation_of_share(&self, toll: Toll, hold: &HoldRules, gateways: u64) -> LocalReservation {
+        let shares: Vec<Account> = self.accounts.iter().map(|account| account.shared_by(gateways)).collect();
+        reservation(self.id, &shares, toll, hold)
+    }
+
+    /// As the counter service is asked.
+    pub fn hold(&self, purpose: wire::Purpose, toll: Toll, config: &FilterConfig) -> wire::Hold {
+        let charge = |account: &Account| {
+            let Remote { account: key, window, amount, unit } = account.remote()?;
+            let (cost, largest, mode) = (toll.of(unit), account.largest, account.mode);
+            Some(wire::Charge { account: key, window, amount, cost, largest, mode })
+        };
+        wire::Hold {
             id: self.id,
-            charges: self.accounts.iter().map(|account| account.charge(toll)).collect(),
-            lease: hold.lease,
-            on_lease_end: hold.on_lease_end,
+            purpose,
+            policy: config.fingerprint,
+            lease: config.hold.lease,
+            on_lease_end: config.hold.on_lease_end,
+            charges: self.accounts.iter().filter_map(charge).collect(),
         }
     }
 
-    /// The hold, as the store took it.
+    /// Tells the counter service that the request went nowhere.
+    pub fn withdrawal(&self) -> wire::Settlement {
+        let remote = self.accounts.iter().filter_map(Account::remote);
+        let entries = remote.map(|remote| remote.entry(Toll::NO_TOKENS)).collect();
+        wire::Settlement { id: self.id, close: wire::Close::Withdraw, entries }
+    }
+
+    /// The hold, as the proxy's memory took it. The counter service, where there is one, was away and is told of
+    /// the cost in the end.
     pub fn granted(self, places: Vec<Place>) -> Granted {
         let units = self.accounts.iter().map(|account| account.unit);
-        Granted { id: self.id, places: places.into_iter().zip(units).collect() }
+        Granted { id: self.id, local: places.into_iter().zip(units).collect(), remote: self.remote() }
+    }
+
+    /// The hold, as the counter service took it, or would have taken it.
+    pub fn granted_remotely(self) -> Granted {
+        Granted { id: self.id, local: Vec::new(), remote: self.remote() }
+    }
+
+    fn remote(&self) -> Vec<Remote> {
+        self.accounts.iter().filter_map(Account::remote).collect()
+    }
+}
+
+fn reservation(id: HoldId, accounts: &[Account], toll: Toll, hold: &HoldRules) -> LocalReservation {
+    LocalReservation {
+        id,
+        charges: accounts.iter().map(|account| account.charge(toll)).collect(),
+        lease: hold.lease,
+        on_lease_end: hold.on_lease_end,
+    }
+}
+
+/// As the counter service is asked how accounts stand.
+pub fn standings(accounts: &[Account]) -> Vec<wire::Account> {
+    let account = |remote: Remote| {
+        let Remote { account, window, amount, unit: _ } = remote;
+        wire::Account { account, window, amount }
+    };
+    accounts.iter().filter_map(Account::remote).map(account).collect()
+}
+
+/// An account as the counter service knows it.
+#[derive(Clone, Debug)]
+struct Remote {
+    account: AccountKey,
+    window: Window,
+    amount: Amount,
+    unit: Unit,
+}
+
+impl Remote {
+    fn entry(self, toll: Toll) -> wire::Entry {
+        let Self { account, window, amount, unit } = self;
+        wire::Entry { account, window, amount, spent: toll.of(unit) }
     }
 }
 
@@ -219,14 +328,20 @@ impl Plan {
 #[derive(Clone, Debug)]
 pub struct Granted {
     pub id: HoldId,
-    places: Vec<(Place, Unit)>,
+    local: Vec<(Place, Unit)>,
+    remote: Vec<Remote>,
 }
 
 impl Granted {
+    /// Whether the proxy's memory holds something.
+    pub fn is_local(&self) -> bool {
+        !self.local.is_empty()
+    }
+
     /// What the request really cost, account by account.
     pub fn spent(&self, toll: Toll) -> Vec<Spent> {
         let spent = |(place, unit): &(Place, Unit)| Spent { place: *place, amount: toll.of(*unit) };
-        self.places.iter().map(spent).collect()
+        self.local.iter().map(spent).collect()
     }
 
     /// What more output takes, beyond the hold.
@@ -237,10 +352,28 @@ impl Granted {
         };
         let toll = Toll { input: Tokens::ZERO, output };
         let spent = |(place, unit): &(Place, Unit)| Spent { place: *place, amount: toll.of(*unit) };
-        self.places.iter().filter(|(_, unit)| counts(*unit)).map(spent).collect()
+        self.local.iter().filter(|(_, unit)| counts(*unit)).map(spent).collect()
     }
 
     pub fn places(&self) -> Vec<Place> {
-        self.places.iter().map(|(place, _)| *place).collect()
+        self.local.iter().map(|(place, _)| *place).collect()
+    }
+
+    /// What the counter service is told of the end.
+    pub fn settlement(&self, toll: Toll) -> Option<wire::Settlement> {
+        let entries: Vec<_> = self.remote.iter().cloned().map(|remote| remote.entry(toll)).collect();
+        let settlement = || wire::Settlement { id: self.id, close: wire::Close::Settle, entries };
+        (!self.remote.is_empty()).then(settlement)
+    }
+
+    /// What the counter service is told while the stream runs: `toll` is what it covers by now.
+    pub fn renewal(&self, toll: Toll, lease: Span) -> Option<wire::Renewal> {
+        let stake = |remote: &Remote| wire::Stake {
+            account: remote.account.clone(),
+            total: Some(toll.of(remote.unit)),
+        };
+        let stakes: Vec<_> = self.remote.iter().map(stake).collect();
+        let renewal = || wire::Renewal { id: self.id, lease, stakes };
+        (!self.remote.is_empty()).then(renewal)
     }
 }

@@ -12,8 +12,10 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import socket
 import subprocess
+import textwrap
 import time
 import urllib.error
 import urllib.parse
@@ -57,11 +59,12 @@ def free_port():
 class Process:
     """A child that is ended by its id, whatever happens."""
 
-    def __init__(self, command, log):
+    def __init__(self, command, log, environment=None):
         LOGS.mkdir(parents=True, exist_ok=True)
         self.log_path = LOGS / log
         self._log = self.log_path.open("w")
-        self._process = subprocess.Popen(command, cwd=ROOT, stdout=self._log, stderr=subprocess.STDOUT)
+        self._process = subprocess.Popen(command, cwd=ROOT, stdout=self._log, stderr=subprocess.STDOUT,
+                                         env={**os.environ, **(environment or {})})
 
     @property
     def pid(self):
@@ -83,8 +86,17 @@ class Process:
     def log(self):
         return self.log_path.read_text(errors="replace")
 
+    def signal(self, number):
+        self._process.send_signal(number)
+
+    def kill(self):
+        """As the kernel does it: nothing is written, nobody is told."""
+        self._process.kill()
+        self._process.wait()
+
     def stop(self):
         if self._process.poll() is None:
+            self._process.send_signal(signal.SIGCONT)
             self._process.terminate()
             try:
                 self._process.wait(timeout=10)
@@ -136,6 +148,76 @@ class Received:
     def header(self, name):
         """The values of a header: a list, since a doubled header is a finding."""
         return [value for found, value in self.headers if found == name]
+
+
+# --- the counter service and Redis
+
+
+class Redis(Process):
+    """Keeps its data over restarts, every write of it: nothing acknowledged is lost when it is killed."""
+
+    def __init__(self, port=None, folder=None):
+        self.port = port or free_port()
+        self.folder = folder or LOGS / f"redis-{os.getpid()}-{next(_numbers)}"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder),
+                   "--appendonly", "yes", "--appendfsync", "always", "--save", ""]
+        super().__init__(command, f"redis-{self.port}.log")
+        self.url = f"redis://127.0.0.1:{self.port}"
+        assert eventually(self.answers, START_WITHIN), f"redis-server did not start:\n{self.log()}"
+
+    def answers(self):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1) as wire:
+            wire.sendall(b"PING\r\n")
+            return wire.recv(64).startswith(b"+PONG")
+        return False
+
+    def restarted(self):
+        return Redis(self.port, self.folder)
+
+
+TOKEN = "token-of-the-gateways"
+ADMIN_TOKEN = "token-of-the-administrator"
+
+
+class Counter(Process):
+    """`tollgate serve`."""
+
+    def __init__(self, store="memory", port=None, store_timeout_ms=4000):
+        self.port = port or free_port()
+        binary = max((path for path in (TARGET / "debug" / "tollgate", TARGET / "release" / "tollgate") if path.exists()),
+                     key=lambda path: path.stat().st_mtime, default=None)
+        assert binary, "`make build-cli` builds the service"
+        self.store = store
+        command = [str(binary), "serve", "--listen", f"127.0.0.1:{self.port}", "--store", store,
+                   "--store-timeout-ms", str(store_timeout_ms)]
+        super().__init__(command, f"counter-{self.port}-{next(_numbers)}.log",
+                         {"TOLLGATE_TOKEN": TOKEN, "TOLLGATE_ADMIN_TOKEN": ADMIN_TOKEN})
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def wait_until_ready(self):
+        def probe():
+            assert self.ended() is None, f"the service ended:\n{self.log()}"
+            with contextlib.suppress(OSError, urllib.error.URLError):
+                get(f"{self.url}/readyz")
+                return True
+            return False
+        assert eventually(probe, START_WITHIN), f"the service is not ready:\n{self.log()}"
+        return self
+
+    def restarted(self):
+        return Counter(self.store, self.port).wait_until_ready()
+
+    def account(self, tenant, limit="tenant-tokens", namespace="default"):
+        """Held and spent, in whole tokens or requests, as the store has it; zeros where it has nothing."""
+        key = urllib.parse.quote(f"{namespace}/{limit}/tenant={urllib.parse.quote(tenant, safe='')}", safe="")
+        try:
+            told = json.loads(get(f"{self.url}/v1/accounts/{key}", {"authorization": f"Bearer {ADMIN_TOKEN}"}))
+        except urllib.error.HTTPError as error:
+            assert error.code == 404, error.read()
+            return {"held": 0, "spent": 0}
+        scale = 1 if limit.endswith("requests") else 1000
+        return {name: -(-told["standing"][name] // scale) for name in ("held", "spent")}
 
 
 # --- Envoy
@@ -242,11 +324,13 @@ def binary():
 
 
 def configuration(port, admin_port, stub_port, access_log, *, vm_id, policy, http2_upstream=False,
-                  hold_headers=True, module=MODULE, listener=None, manager=None, cluster=None, in_front=()):
+                  hold_headers=True, module=MODULE, listener=None, manager=None, cluster=None, in_front=(),
+                  counter_port=None, token=TOKEN):
     """envoy.yaml with what a test needs in place of what differs from a laptop.
 
     `hold_headers=False`: a host without `allow_on_headers_stop_iteration`. `module=None`: no filter
     at all. `listener`, `manager` and `cluster` are merged into those parts. `in_front`: HTTP filters before it.
+    `counter_port`: where the cluster `tollgate_counter` leads, for policies that ask it.
     """
     config = yaml.safe_load((ROOT / "envoy.yaml").read_text())
     config["admin"]["address"]["socket_address"]["port_value"] = admin_port
@@ -265,13 +349,16 @@ def configuration(port, admin_port, stub_port, access_log, *, vm_id, policy, htt
     wasm["vm_config"]["code"]["local"]["filename"] = str(module)
     if not hold_headers:
         del wasm["allow_on_headers_stop_iteration"]
+    if counter_port:
+        wasm["vm_config"]["environment_variables"] = {"key_values": {"TOLLGATE_TOKEN": token}}
+        resources["clusters"].append(yaml.safe_load(counter_cluster(counter_port)))
     if policy is not SHIPPED:
         wasm["configuration"]["value"] = policy
     if module is None:
         del connections["http_filters"][0]
     connections["http_filters"][:0] = in_front
 
-    provider, = resources["clusters"]
+    provider = resources["clusters"][0]
     endpoint = provider["load_assignment"]["endpoints"][0]["lb_endpoints"][0]["endpoint"]
     endpoint["address"]["socket_address"]["port_value"] = stub_port
     if http2_upstream:
@@ -283,6 +370,14 @@ def configuration(port, admin_port, stub_port, access_log, *, vm_id, policy, htt
         }
     provider.update(cluster or {})
     return config
+
+
+def counter_cluster(port):
+    """As docs/operations.md shows it."""
+    text = (ROOT / "docs" / "operations.md").read_text()
+    example, = re.findall(r"```yaml\n- (name: tollgate_counter\n.*?)```", text, re.S)
+    assert example.count("port_value: 8081") == 1
+    return textwrap.dedent("  " + example).replace("port_value: 8081", f"port_value: {port}")
 
 
 SHIPPED = "the policy of envoy.yaml"

@@ -14,8 +14,8 @@ use super::problems::{Place, Problems, shown};
 use super::raw::{self, Policy};
 use super::read::List;
 use super::{
-    Absent, Attribute, BodyRules, FilterConfig, Form, HeaderFamily, HeaderHold, HoldRules, PathPattern, Per,
-    ResponseRules, Route, Source, StoreRules, Unreadable, Upgrades, UsageOption,
+    Absent, Attribute, BodyRules, CounterRules, FilterConfig, Form, HeaderFamily, HeaderHold, HoldRules,
+    OnOutage, PathPattern, Per, ResponseRules, Route, Source, StoreRules, Unreadable, Upgrades, UsageOption,
 };
 
 /// Every attribute is looked up and hashed for every request.
@@ -27,6 +27,9 @@ const MAX_METADATA_PARTS: usize = 8;
 pub(super) const METADATA: [&str; 2] = ["metadata", "filter_metadata"];
 /// As DNS labels and metric labels go.
 const MAX_NAME: usize = 64;
+/// A request waits this long at most for a service that hangs.
+const MAX_CALL: Span = Span::from_secs(10);
+const MAX_GATEWAYS: u64 = 10_000;
 /// The most that account arithmetic can tell apart, in tokens.
 const MAX_TOKENS: u64 = tollgate_budget::Amount::MAX.units() / 1000;
 /// The linear memory of a wasm module ends at 4 GiB; a quarter of it in one body is a mistake.
@@ -58,6 +61,7 @@ pub(super) fn compile(policy: &Policy, problems: &mut Problems) -> FilterConfig 
         hold: hold(policy.hold.as_ref(), document.key("hold"), problems),
         body: body(policy.body.as_ref(), document.key("body"), problems),
         limits,
+        fingerprint: 0,
         store: store(policy.store.as_ref(), document.key("store"), problems),
         header_hold: policy.host.as_ref().and_then(|host| host.header_hold).unwrap_or(HeaderHold::Auto),
         response: response(policy.response.as_ref(), document.key("response"), problems),
@@ -338,10 +342,53 @@ fn body(raw: Option<&raw::Body>, at: Place<'_>, problems: &mut Problems) -> Body
 }
 
 fn store(raw: Option<&raw::Store>, at: Place<'_>, problems: &mut Problems) -> StoreRules {
-    let at = at.key("local");
-    let shards = raw.and_then(|raw| raw.local.as_ref()).and_then(|local| local.shards);
-    let shards = within(shards, 1, MAX_SHARDS, "shards", at.key("shards"), problems);
-    StoreRules { shards: shards.and_then(|shards| u32::try_from(shards).ok()).unwrap_or(256) }
+    let local = raw.and_then(|raw| raw.local.as_ref());
+    let counter = raw.and_then(|raw| raw.counter.as_ref());
+    if local.is_some() && counter.is_some() {
+        problems.add(at, "two stores at once; write `local` or `counter`");
+    }
+    let shards = local.and_then(|local| local.shards);
+    let shards = within(shards, 1, MAX_SHARDS, "shards", at.key("local").key("shards"), problems);
+    StoreRules {
+        shards: shards.and_then(|shards| u32::try_from(shards).ok()).unwrap_or(256),
+        counter: counter.and_then(|raw| counter_rules(raw, at.key("counter"), problems)),
+    }
+}
+
+fn counter_rules(raw: &raw::Counter, at: Place<'_>, problems: &mut Problems) -> Option<CounterRules> {
+    let filled = |text: &Option<String>, default: Option<&str>, key, problems: &mut Problems| match text {
+        Some(text) if text.is_empty() || !text.chars().all(|c| c.is_ascii_graphic()) => {
+            problems.add(at.key(key), "empty, or with blanks in it");
+            None
+        }
+        Some(text) => Some(text.clone()),
+        None => default.map(ToOwned::to_owned),
+    };
+    if raw.target.is_none() {
+        problems.add_unless_touched(
+            at.key("target"),
+            "missing; write the name of the proxy's cluster that leads to `tollgate serve`",
+        );
+    }
+    let timeout = raw.timeout.unwrap_or(Span::from_millis(50));
+    if timeout > MAX_CALL {
+        problems.add(
+            at.key("timeout"),
+            format!("found {}, expected 1 to {} ms", timeout.as_millis(), MAX_CALL.as_millis()),
+        );
+    }
+    let target = filled(&raw.target, None, "target", problems);
+    let authority = filled(&raw.authority, Some("tollgate"), "authority", problems);
+    let token_env = filled(&raw.token_env, Some("TOLLGATE_TOKEN"), "token_env", problems);
+    let gateways = within(raw.gateways, 1, MAX_GATEWAYS, "gateways", at.key("gateways"), problems);
+    Some(CounterRules {
+        target: target?,
+        authority: authority?,
+        timeout,
+        token_env: token_env?,
+        gateways: gateways.unwrap_or(4),
+        on_outage: raw.on_outage.unwrap_or(OnOutage::Local),
+    })
 }
 
 fn response(raw: Option<&raw::Response>, at: Place<'_>, problems: &mut Problems) -> ResponseRules {

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use sha2::{Digest, Sha256};
 
 /// Room for every list of a policy filled to its bound, and small enough to parse on a proxy's main thread.
 pub(super) const MAX_BYTES: usize = 1 << 20;
@@ -22,6 +23,12 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Value, String> {
         Ok(Tree(value)) => Ok(value),
         Err(error) => wire::parse(bytes).ok_or_else(|| format!("not a JSON document: {error}")),
     }
+}
+
+/// Equal documents have equal ones, in whatever order a host writes their keys.
+pub(super) fn fingerprint(document: &Value) -> u32 {
+    let text = serde_json::to_vec(document).unwrap_or_default();
+    Sha256::digest(text).first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
 mod wire;

@@ -21,9 +21,9 @@ mod types;
 pub use error::ConfigError;
 pub use pattern::{Glob, PathPattern, RequestPath, Segment};
 pub use types::{
-    Absent, Amounts, Api, Attribute, BodyRules, FilterConfig, Form, HeaderFamily, HeaderHold, HoldRules,
-    LimitRule, Media, ModelRule, Per, ResponseRules, Route, Source, StoreRules, Target, Tier, TierStanding,
-    Tiers, Tokenizer, Unreadable, Upgrades, UsageOption, Vocabulary, When,
+    Absent, Amounts, Api, Attribute, BodyRules, CounterRules, FilterConfig, Form, HeaderFamily, HeaderHold,
+    HoldRules, LimitRule, Media, ModelRule, OnOutage, Per, ResponseRules, Route, Source, StoreRules, Target,
+    Tier, TierStanding, Tiers, Tokenizer, Unreadable, Upgrades, UsageOption, Vocabulary, When,
 };
 
 use problems::{Place, Problems};
@@ -39,7 +39,10 @@ impl FilterConfig {
             document::parse(bytes).map_err(|problem| vec![ConfigError { path: String::new(), problem }])?;
         let mut problems = Problems::default();
         let policy = raw::Policy::read(&document, Place::Document, &mut problems);
-        let config = policy.map(|policy| compile::compile(&policy, &mut problems));
+        let config = policy.map(|policy| FilterConfig {
+            fingerprint: document::fingerprint(&document),
+            ..compile::compile(&policy, &mut problems)
+        });
         problems.into_result(config)
     }
 }

@@ -8,7 +8,7 @@ use tollgate_budget::{Mode, OnLeaseEnd, Span, Unit};
 use super::number::{Count, Ratio};
 use super::problems::{Place, Problems};
 use super::read::{List, Read, Table, record, words};
-use super::{Api, Form, HeaderFamily, HeaderHold, Unreadable, Upgrades, UsageOption, Vocabulary};
+use super::{Api, Form, HeaderFamily, HeaderHold, OnOutage, Unreadable, Upgrades, UsageOption, Vocabulary};
 
 record! {
     /// A Tollgate policy.
@@ -239,8 +239,10 @@ record! {
     Store, "store" {
         /// In the shared memory of this proxy process; the default.
         local: Local,
+        /// At the counter service, which all gateways share.
+        counter: Counter,
     }
-    later ["counter"]
+    later []
 }
 
 record! {
@@ -248,6 +250,26 @@ record! {
     Local, "local" {
         /// Independent parts that can change at once. Default: 256.
         shards: Count,
+    }
+    later []
+}
+
+record! {
+    /// The counter service, `tollgate serve`.
+    Counter, "counter" {
+        /// The proxy's cluster that leads there.
+        target: String,
+        /// The host that requests to the service name. Default: tollgate.
+        authority: String,
+        /// How long a request waits for the service's word before it counts as away. Default: 50ms.
+        timeout: Span,
+        /// The environment variable of the proxy's VM that holds the service's token. Default: TOLLGATE_TOKEN.
+        token_env: String,
+        /// How many gateways share the service: each goes on with one part in so many of every limit while it is
+        /// away. Default: 4.
+        gateways: Count,
+        /// What becomes of requests while the service is away. Default: local.
+        on_outage: OnOutage,
     }
     later []
 }
@@ -315,6 +337,7 @@ words!(Api {
 } later ["openai_batch", "gemini", "bedrock_converse", "bedrock_invoke", "cohere_chat", "ollama"]);
 words!(Vocabulary { O200kBase = "o200k_base", Cl100kBase = "cl100k_base" } later []);
 words!(HoldOutput { Declared = "declared" } later ["learned"]);
+words!(OnOutage { Local = "local", Allow = "allow", Deny = "deny" } later []);
 words!(OnLeaseEnd { Charge = "charge", Release = "release" } later []);
 words!(Unreadable { Estimate = "estimate", Refuse = "refuse" } later []);
 words!(Compressed { Refuse = "refuse" } later ["decode"]);

@@ -25,6 +25,8 @@ pub struct FilterConfig {
     pub hold: HoldRules,
     pub body: BodyRules,
     pub limits: Vec<LimitRule>,
+    /// Tells this policy from others: gateways that differ in it may differ in their amounts.
+    pub fingerprint: u32,
     pub store: StoreRules,
     pub header_hold: HeaderHold,
     pub response: ResponseRules,
@@ -215,9 +217,35 @@ pub struct When {
     pub apis: Vec<Api>,
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct StoreRules {
     pub shards: u32,
+    /// `None` where this proxy's memory is the store.
+    pub counter: Option<CounterRules>,
+}
+
+/// The counter service as this gateway reaches it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CounterRules {
+    /// The proxy's name for the way there.
+    pub target: String,
+    pub authority: String,
+    /// Of one call.
+    pub timeout: Span,
+    /// The environment variable that holds the token; there may be none.
+    pub token_env: String,
+    /// Never zero.
+    pub gateways: u64,
+    pub on_outage: OnOutage,
+}
+
+/// What becomes of requests while the counter service is away.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum OnOutage {
+    /// Each gateway gives out its share of every limit from its own memory.
+    Local,
+    Allow,
+    Deny,
 }
 
 /// Whether request headers can be held while the body is read.

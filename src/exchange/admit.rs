@@ -1,20 +1,19 @@
-//! From a whole body to a decision, and from the decision to the upstream or to a refusal.
+//! From a whole body to the question that it puts to the store.
 
-use tollgate_budget::{Decision, Grant, Refusal, Standing, Tokens, Unit};
+use tollgate_budget::{Decision, Tokens, Unit};
 
-use super::answer::bytes_of;
+use super::ask::refuse;
 use super::record;
-use super::state::{Answer, Asking, Gathering, HeaderHold, Open, Reading, Refusing, Request, Rewrite, State};
+use super::state::{Asking, Call, Gathering, HeaderHold, Reading, Refusing, Request, Rewrite, State};
 use super::{Effect, Step};
 use crate::chat::{self, Answering, BodyError, Chat, Delivery, Dialect, UsageAsk, rewrite};
 use crate::config::{LimitRule, Unreadable, UsageOption};
 use crate::estimate::learned::Correction;
 use crate::estimate::{self, Basis, Doubt, Estimate, OverCeiling, bytes};
-use crate::local::{Place, Reserved, StoreError};
-use crate::metrics::{BodyReason, Metric, Outcome, StoreErrorKind};
-use crate::plan::{self, Account, Payer, Plan, Toll};
-use crate::reply::{Requested, limits};
-use crate::usage::{self, HideUsage};
+use crate::local::StoreError;
+use crate::metrics::{BodyReason, StoreErrorKind};
+use crate::plan::{self, Payer, Plan, Toll};
+use crate::usage;
 
 /// A route that is charged by the request: its body is nobody's business.
 pub(super) fn by_request(request: &Request, step: &mut Step<'_>) -> State {
@@ -27,7 +26,7 @@ pub(super) fn by_request(request: &Request, step: &mut Step<'_>) -> State {
         doubt: Doubt::Text,
     };
     let plan = request.plan("", counts_requests, step);
-    Asking { plan, estimate, reading: None, rewrite: Rewrite::Nothing }.ask(step)
+    Asking { plan, estimate, reading: None, rewrite: Rewrite::Nothing, call: Call::None }.ask(step)
 }
 
 pub(super) fn counts_requests(rule: &LimitRule) -> bool {
@@ -105,7 +104,7 @@ impl Gathering {
             Ok(estimate) => {
                 let rewrite = self.rewrite(bytes, &chat, step);
                 let reading = self.request.reading(model, chat.answering);
-                Asking { plan, estimate, reading, rewrite }.ask(step)
+                Asking { plan, estimate, reading, rewrite, call: Call::None }.ask(step)
             }
             Err(OverCeiling { more_than }) => {
                 Refusing { plan, more_than: Toll { input: more_than, output } }.ask(step)
@@ -143,128 +142,13 @@ impl Gathering {
                 let estimate = bytes::from_size(size, config.model_rule(model), &config.hold);
                 let plan = self.request.plan("", |_| true, step);
                 let reading = self.request.reading(model, Answering::Now);
-                Asking { plan, estimate, reading, rewrite: Rewrite::Nothing }.ask(step)
+                Asking { plan, estimate, reading, rewrite: Rewrite::Nothing, call: Call::None }.ask(step)
             }
         }
     }
 }
 
-impl Asking {
-    fn toll(&self) -> Toll {
-        Toll { input: self.estimate.prompt, output: self.estimate.output }
-    }
-
-    fn ask(self, step: &mut Step<'_>) -> State {
-        step.record.estimate = Some(self.estimate);
-        step.effects.push(Effect::Reserve(self.plan.reservation(self.toll(), &step.gate.config.hold)));
-        State::Asking(Box::new(self))
-    }
-
-    pub(super) fn decided(self, answer: Result<Reserved, StoreError>, step: &mut Step<'_>) -> State {
-        match answer {
-            Ok(reserved) => match reserved.decision {
-                Decision::Granted(grant) => self.forward(&grant, reserved.places, step),
-                Decision::Refused(refusal) => refuse(&self.plan.accounts, &refusal, self.toll(), step),
-                // An id of ours that was settled before it was asked for: not ours after all.
-                Decision::AlreadySettled => step.unavailable(StoreErrorKind::Unreadable),
-            },
-            Err(error) => step.unavailable(kind(&error)),
-        }
-    }
-
-    fn forward(self, grant: &Grant, places: Vec<Place>, step: &mut Step<'_>) -> State {
-        let shadowed = grant.shadow_over.first().and_then(|index| self.plan.accounts.get(*index));
-        match shadowed {
-            Some(account) => step.decide(Outcome::Shadowed, Some(account.rule)),
-            None => step.decide(Outcome::Granted, None),
-        }
-        let mut announce = announcement(&self.plan.accounts, &grant.standings, step);
-        for (account, place) in self.plan.accounts.iter().zip(&places) {
-            if place.is_overflow() {
-                step.count(Metric::OverflowCharges { limit: account.rule }, 1);
-                announce.push((limits::OVERFLOW_NAME, step.limit_name(account.rule)));
-            }
-        }
-        let hide = match self.rewrite {
-            Rewrite::Nothing => HideUsage::Keep,
-            Rewrite::AskForUsage { replaced, with } => {
-                step.effects.push(Effect::ReplaceRequestBody { replaced, with });
-                HideUsage::Hide
-            }
-        };
-        State::Open(Box::new(Open {
-            covered: self.estimate.output,
-            ask_at: bytes_of(self.estimate.output),
-            hold: self.plan.granted(places),
-            estimate: self.estimate,
-            reading: self.reading,
-            hide,
-            announce,
-            renewed: step.now,
-            answer: Answer::Awaited,
-        }))
-    }
-
-    /// The stream ended before the store answered.
-    pub(super) fn abandon(&self, step: &mut Step<'_>) -> State {
-        step.effects.push(Effect::Withdraw(self.plan.reservation(self.toll(), &step.gate.config.hold)));
-        step.close_record();
-        State::Ended
-    }
-}
-
-fn announcement(
-    accounts: &[Account],
-    standings: &[Standing],
-    step: &Step<'_>,
-) -> Vec<(&'static str, String)> {
-    let config = &step.gate.config;
-    let told = accounts.iter().zip(standings);
-    let told: Vec<_> =
-        told.filter_map(|(account, standing)| Some((config.limits.get(account.rule)?, *standing))).collect();
-    limits::headers(&config.response.headers, &told, step.now)
-}
-
-impl Refusing {
-    /// Asks with the least that it can cost, which is too much for the account that set the ceiling.
-    fn ask(self, step: &mut Step<'_>) -> State {
-        let input = self.more_than.input.saturating_add(Tokens::new(1));
-        let least = Toll { input, output: self.more_than.output };
-        step.effects.push(Effect::Check(self.plan.reservation(least, &step.gate.config.hold)));
-        State::Refusing(self)
-    }
-
-    pub(super) fn checked(self, answer: Result<Decision, StoreError>, step: &mut Step<'_>) -> State {
-        match answer {
-            Ok(Decision::Refused(refusal)) => {
-                let Some(account) = self.plan.accounts.get(refusal.charge) else {
-                    return step.unavailable(StoreErrorKind::Unreadable);
-                };
-                let cost = account.unit.whole_ceil(self.more_than.of(account.unit));
-                let requested = match account.unit {
-                    Unit::Tokens | Unit::RawTokens | Unit::InputTokens => Requested::MoreThan(cost),
-                    Unit::OutputTokens | Unit::Requests => Requested::Exactly(cost),
-                };
-                step.refuse(account, refusal.reason, refusal.standing, requested)
-            }
-            // A store that takes what its own limit can never grant is not to be believed.
-            Ok(Decision::Granted(_) | Decision::AlreadySettled) => {
-                step.unavailable(StoreErrorKind::Unreadable)
-            }
-            Err(error) => step.unavailable(kind(&error)),
-        }
-    }
-}
-
-fn refuse(accounts: &[Account], refusal: &Refusal, toll: Toll, step: &mut Step<'_>) -> State {
-    let Some(account) = accounts.get(refusal.charge) else {
-        return step.unavailable(StoreErrorKind::Unreadable);
-    };
-    let requested = Requested::Exactly(account.unit.whole_ceil(toll.of(account.unit)));
-    step.refuse(account, refusal.reason, refusal.standing, requested)
-}
-
-fn kind(error: &StoreError) -> StoreErrorKind {
+pub(super) fn kind(error: &StoreError) -> StoreErrorKind {
     match error {
         StoreError::Full { .. } => StoreErrorKind::Full,
         StoreError::Contended { .. } => StoreErrorKind::Contended,

@@ -12,6 +12,7 @@ use crate::estimate::Estimate;
 use crate::identity::{Headers, header};
 use crate::metrics::{Metric, Nearness, SettledAs, TokenKind};
 use crate::plan::Toll;
+use crate::remote::Letter;
 use crate::reply::limits;
 use crate::usage::{Answered, Cost, Held, HideUsage, Passed, Report, UsageMeter, charge};
 
@@ -126,7 +127,17 @@ impl Open {
         let steps = seen.saturating_sub(self.covered).count().div_ceil(STEP.count());
         let more = STEP.saturating_mul(steps);
         self.covered = self.covered.saturating_add(more);
-        step.effects.push(Effect::Grow { id: self.hold.id, by: self.hold.growth(more) });
+        if self.hold.is_local() {
+            step.effects.push(Effect::Grow { id: self.hold.id, by: self.hold.growth(more) });
+        }
+        self.tell_of_renewal(step);
+    }
+
+    fn tell_of_renewal(&self, step: &mut Step<'_>) {
+        let covered = Toll { input: self.estimate.prompt, output: self.covered };
+        if let Some(renewal) = self.hold.renewal(covered, step.gate.config.hold.lease) {
+            step.post(Letter::Renewal(renewal));
+        }
     }
 
     /// A hold lives as long as its stream: renewed when half its lease is over.
@@ -134,7 +145,10 @@ impl Open {
         let lease = step.gate.config.hold.lease;
         if step.now.since(self.renewed) >= Span::from_millis(lease.as_millis() / 2) {
             self.renewed = step.now;
-            step.effects.push(Effect::Renew { id: self.hold.id, places: self.hold.places(), lease });
+            if self.hold.is_local() {
+                step.effects.push(Effect::Renew { id: self.hold.id, places: self.hold.places(), lease });
+            }
+            self.tell_of_renewal(step);
         }
     }
 
@@ -185,7 +199,12 @@ impl Open {
             }
         };
         step.record.actual = Some(toll);
-        step.effects.push(Effect::Settle { id: self.hold.id, spent: self.hold.spent(toll) });
+        if self.hold.is_local() {
+            step.effects.push(Effect::Settle { id: self.hold.id, spent: self.hold.spent(toll) });
+        }
+        if let Some(settlement) = self.hold.settlement(toll) {
+            step.post(Letter::Settlement(settlement));
+        }
         step.close_record();
         State::Ended
     }

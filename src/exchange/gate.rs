@@ -6,6 +6,7 @@ use crate::config::{FilterConfig, HeaderHold};
 use crate::estimate::learned::Correction;
 use crate::estimate::memo::TextMemo;
 use crate::plan::Limits;
+use crate::remote::Service;
 
 /// One per worker and policy.
 #[derive(Debug)]
@@ -13,6 +14,8 @@ pub struct Gate {
     pub config: FilterConfig,
     pub(super) limits: Limits,
     pub(super) memo: RefCell<TextMemo>,
+    /// Where the policy keeps its budgets at the counter service.
+    pub service: Option<Service>,
     /// What this worker has learned of its host, where the policy leaves it to us.
     holding: Cell<Holding>,
     /// What all workers have learned of the models, as it was last looked up; by the index of their rules.
@@ -51,6 +54,7 @@ impl Gate {
         Self {
             limits: Limits::of(&config),
             memo: RefCell::new(TextMemo::new(memo_key)),
+            service: config.store.counter.as_ref().map(|_| Service::default()),
             holding: Cell::new(Holding::Unknown { late: 0 }),
             corrections: vec![Cell::new(Correction::NONE); config.models.len().saturating_add(1)],
             config,

@@ -10,8 +10,9 @@ use crate::chat::Dialect;
 use crate::chat::body::{self, Unread};
 use crate::config::{Api, RequestPath, TierStanding, Upgrades};
 use crate::identity::{self, Caller, Headers, header};
-use crate::metrics::{BodyReason, Metric};
-use crate::plan::Toll;
+use crate::metrics::{self, BodyReason, Metric, StoreErrorKind};
+use crate::plan::{self, Account, Toll};
+use crate::remote::{self, Question, Said};
 use crate::reply::Shape;
 
 /// How long a host may hold headers without showing a byte of the body before we suspect that it cannot.
@@ -129,10 +130,30 @@ fn look(caller: Caller<'_>, step: &mut Step<'_>) -> State {
         Ok(subject) => {
             let tier = subject.tier(&step.gate.config);
             let accounts = step.gate.limits.own(&step.gate.config, &subject, tier);
-            step.effects
-                .push(Effect::Look(accounts.iter().map(|account| account.charge(Toll::NO_TOKENS)).collect()));
+            let question = match &step.gate.service {
+                None => {
+                    Effect::Look(accounts.iter().map(|account| account.charge(Toll::NO_TOKENS)).collect())
+                }
+                Some(_) if accounts.is_empty() => return step.tell(&[], &[]),
+                Some(service) if service.is_asked(step.now) => {
+                    Effect::Ask(Question::standings(plan::standings(&accounts)))
+                }
+                Some(_) => return step.unavailable(StoreErrorKind::Away),
+            };
+            step.effects.push(question);
             State::Looking(accounts)
         }
+    }
+}
+
+/// The counter service has told how the caller's own accounts stand.
+pub(super) fn looked(accounts: &[Account], said: Said<'_>, step: &mut Step<'_>) -> State {
+    match step.hear(metrics::Call::Standings, remote::standings(said, accounts.len())) {
+        Ok(standings) => {
+            let standings: Vec<_> = standings.into_iter().map(Some).collect();
+            step.tell(accounts, &standings)
+        }
+        Err(_) => step.unavailable(StoreErrorKind::Away),
     }
 }
 
@@ -170,7 +191,8 @@ impl Gathering {
 
     /// A caller who is out of requests need not have its prompt counted.
     fn look_first(&self, step: &Step<'_>) -> Option<Effect> {
-        if self.waiting <= LOOK_FIRST {
+        // To ask a service twice costs more than to count.
+        if self.waiting <= LOOK_FIRST || step.gate.service.is_some() {
             return None;
         }
         let plan = self.request.plan("", admit::counts_requests_of_any_model, step);

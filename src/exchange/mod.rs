@@ -11,6 +11,7 @@
 
 mod admit;
 mod answer;
+mod ask;
 mod gate;
 mod gather;
 mod record;
@@ -26,6 +27,7 @@ pub use gate::Gate;
 use crate::identity::{Caller, Headers};
 use crate::local::{LocalCharge, LocalReservation, Place, Reserved, Spent, StoreError};
 use crate::metrics::{Metric, SettledAs};
+use crate::remote::{Question, Said};
 use crate::reply::{Reply, Shape};
 
 use record::Record;
@@ -51,6 +53,10 @@ pub enum Input<'a> {
     Checked(Result<Decision, StoreError>),
     /// Answers [`Effect::Reserve`].
     Decided(Result<Reserved, StoreError>),
+    /// Answers [`Effect::Ask`] at once: the call is on its way.
+    Asked,
+    /// Answers [`Effect::Ask`], at once or in a callback of its own.
+    Answered(Said<'a>),
     /// Answers [`Effect::Look`], in its order; `None` for an account that cannot be read.
     Standings(Vec<Option<Standing>>),
     ResponseHeaders {
@@ -106,6 +112,10 @@ pub enum Effect {
     /// Ask how [`LocalReservation`] would be decided, taking nothing.
     Check(LocalReservation),
     Reserve(LocalReservation),
+    /// Ask the counter service.
+    Ask(Question),
+    /// There is mail for the counter service.
+    Wake,
     /// Undo whatever [`Effect::Reserve`] may have taken.
     Withdraw(LocalReservation),
     /// Ask how the charges' accounts stand.
@@ -164,8 +174,10 @@ impl Effect {
             | Self::Look(_)
             | Self::Settle { .. }
             | Self::Grow { .. }
-            | Self::Renew { .. } => true,
+            | Self::Renew { .. }
+            | Self::Ask(_) => true,
             Self::ReadBody { .. }
+            | Self::Wake
             | Self::Reply(_)
             | Self::ResumeRequest
             | Self::SetRequestHeader(..)
@@ -239,10 +251,9 @@ impl Exchange {
     /// Whether time matters to it: headers are held, or a lease runs.
     pub fn needs_ticks(&self) -> bool {
         match &self.state {
-            State::Gathering(_) | State::Open(_) => true,
+            State::Gathering(_) | State::Asking(_) | State::Open(_) => true,
             State::Fresh
             | State::Passing
-            | State::Asking(_)
             | State::Refusing(_)
             | State::Looking(_)
             | State::Replied
@@ -274,8 +285,13 @@ fn transition(state: State, input: Input<'_>, step: &mut Step<'_>) -> State {
         (State::Gathering(gathering), Input::Tick) => gathering.tick(step),
 
         (State::Asking(asking), Input::Decided(answer)) => asking.decided(answer, step),
+        (State::Asking(asking), Input::Asked) => asking.asked(step),
+        (State::Asking(asking), Input::Answered(answer)) => asking.answered(answer, step),
+        (State::Asking(asking), Input::Tick) => asking.tick(step),
         (State::Refusing(refusing), Input::Checked(answer)) => refusing.checked(answer, step),
+        (State::Refusing(refusing), Input::Answered(answer)) => refusing.answered(answer, step),
         (State::Looking(accounts), Input::Standings(standings)) => step.tell(&accounts, &standings),
+        (State::Looking(accounts), Input::Answered(answer)) => gather::looked(&accounts, answer, step),
 
         (State::Open(mut open), input) => match input {
             Input::ResponseHeaders { headers, origin } => {
@@ -298,6 +314,8 @@ fn transition(state: State, input: Input<'_>, step: &mut Step<'_>) -> State {
             | Input::Body(_)
             | Input::Checked(_)
             | Input::Decided(_)
+            | Input::Asked
+            | Input::Answered(_)
             | Input::Standings(_)
             | Input::Settled(_) => State::Open(open),
         },
@@ -329,7 +347,7 @@ fn transition(state: State, input: Input<'_>, step: &mut Step<'_>) -> State {
         | (state, Input::ResponseHeaders { .. } | Input::ResponseBody { .. } | Input::Tick) => state,
         // Answers to questions that this state did not ask, and an end after the end.
         (state, Input::Body(_) | Input::Checked(_) | Input::Decided(_) | Input::Standings(_))
-        | (state, Input::Settled(_))
+        | (state, Input::Asked | Input::Answered(_) | Input::Settled(_))
         | (state @ State::Ended, Input::Ended(_)) => state,
     }
 }

@@ -68,6 +68,19 @@ pub(super) struct Asking {
     pub(super) estimate: Estimate,
     pub(super) reading: Option<Reading>,
     pub(super) rewrite: Rewrite,
+    pub(super) call: Call,
+}
+
+/// How the question was put to the store, which tells how the request goes on: the host waits for the end
+/// of the callback in which all was decided, and must be told to go on otherwise.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Call {
+    /// Nothing was asked over the network.
+    None,
+    /// The counter service was asked.
+    Waiting { since: Timestamp },
+    /// It gave no word in time; what it may have done is settled in the end.
+    Unanswered,
 }
 
 /// How the answer is read; not at all on a route that is charged by the request.

@@ -6,8 +6,9 @@ use tollgate_budget::{HoldId, Reason, Standing, Timestamp};
 use super::record::{Record, Status};
 use super::state::State;
 use super::{Effect, Gate};
-use crate::metrics::{BodyReason, Metric, Outcome, StoreErrorKind};
+use crate::metrics::{self, BodyReason, CallOutcome, Metric, Outcome, SettledAs, StoreErrorKind};
 use crate::plan::Account;
+use crate::remote::{Letter, Outage};
 use crate::reply::{Problem, Refused, Reply, Requested, Shape, limits};
 
 pub(super) struct Step<'a> {
@@ -40,6 +41,11 @@ impl<'a> Step<'a> {
         if by > 0 {
             self.effects.push(Effect::Count(metric, by));
         }
+    }
+
+    /// One value of a histogram, which may be zero.
+    pub(super) fn observe(&mut self, metric: Metric, value: u64) {
+        self.effects.push(Effect::Count(metric, value));
     }
 
     pub(super) fn decide(&mut self, outcome: Outcome, limit: Option<usize>) {
@@ -89,6 +95,27 @@ impl<'a> Step<'a> {
         self.count(Metric::StoreErrors { kind }, 1);
         self.decide(Outcome::StoreUnavailable, None);
         self.reply(&Problem::StoreUnavailable)
+    }
+
+    /// A call to the counter service has ended so.
+    pub(super) fn hear<T>(&mut self, call: metrics::Call, word: Result<T, Outage>) -> Result<T, Outage> {
+        if let Some(service) = &self.gate.service {
+            service.learn(&word, self.now);
+        }
+        let outcome = word.as_ref().map_or_else(|outage| outage.outcome(), |_| Some(CallOutcome::Answered));
+        if let Some(outcome) = outcome {
+            self.count(Metric::CounterCalls { call, outcome }, 1);
+        }
+        word
+    }
+
+    /// To be told to the counter service, where there is one.
+    pub(super) fn post(&mut self, letter: Letter) {
+        if let Some(service) = &self.gate.service {
+            let lost = service.post(letter);
+            self.count(Metric::Settlements { outcome: SettledAs::Lost }, lost);
+            self.effects.push(Effect::Wake);
+        }
     }
 
     pub(super) fn limit_name(&self, rule: usize) -> String {

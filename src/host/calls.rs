@@ -11,6 +11,9 @@
 )]
 
 use std::ptr::null_mut;
+use std::time::Duration;
+
+use crate::metrics::Kind;
 
 /// What a host says instead of an answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -48,12 +51,14 @@ fn check(status: u32) -> Result<(), HostError> {
 pub(super) enum Headers {
     Request = 0,
     Response = 2,
+    CallResponse = 6,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Buffer {
     RequestBody = 0,
     ResponseBody = 1,
+    CallResponseBody = 4,
     PluginConfiguration = 7,
 }
 
@@ -115,6 +120,11 @@ unsafe extern "C" {
     ) -> u32;
     fn proxy_define_metric(kind: u32, name: *const u8, name_size: usize, id: *mut u32) -> u32;
     fn proxy_increment_metric(id: u32, by: i64) -> u32;
+    fn proxy_record_metric(id: u32, value: u64) -> u32;
+    fn proxy_register_shared_queue(name: *const u8, name_size: usize, id: *mut u32) -> u32;
+    fn proxy_enqueue_shared_queue(id: u32, data: *const u8, size: usize) -> u32;
+    fn proxy_dequeue_shared_queue(id: u32, data: *mut *mut u8, size: *mut usize) -> u32;
+    fn proxy_done() -> u32;
 }
 
 pub(super) fn log(level: Level, text: &str) {
@@ -254,15 +264,59 @@ pub(super) fn send_local_response(
     })
 }
 
-pub(super) fn define_counter(name: &str) -> Result<u32, HostError> {
-    const COUNTER: u32 = 0;
+pub(super) fn define_metric(kind: Kind, name: &str) -> Result<u32, HostError> {
     let mut id = 0;
-    check(unsafe { proxy_define_metric(COUNTER, name.as_ptr(), name.len(), &raw mut id) })?;
+    check(unsafe { proxy_define_metric(kind as u32, name.as_ptr(), name.len(), &raw mut id) })?;
     Ok(id)
 }
 
-pub(super) fn increment_metric(id: u32, by: u64) -> Result<(), HostError> {
-    check(unsafe { proxy_increment_metric(id, i64::try_from(by).unwrap_or(i64::MAX)) })
+/// A gauge can be made smaller.
+pub(super) fn increment_metric(id: u32, by: i64) -> Result<(), HostError> {
+    check(unsafe { proxy_increment_metric(id, by) })
+}
+
+/// One value of a histogram.
+pub(super) fn record_metric(id: u32, value: u64) -> Result<(), HostError> {
+    check(unsafe { proxy_record_metric(id, value) })
+}
+
+/// Starts an HTTP call in the name of the context whose callback runs, and returns its number. The context's
+/// `on_http_call_response` is told the end.
+///
+/// By way of the SDK, whose dispatcher knows of no call that it did not make, and panics at the answer to one.
+/// It passes on the two statuses with which hosts refuse a call.
+pub(super) fn http_call(
+    upstream: &str,
+    headers: Vec<(&str, &str)>,
+    body: &[u8],
+    timeout: Duration,
+) -> Result<u32, HostError> {
+    proxy_wasm::hostcalls::dispatch_http_call(upstream, headers, Some(body), Vec::new(), timeout)
+        .map_err(|status| HostError::Status(status as u32))
+}
+
+/// A queue that wakes this VM's root context, whoever of the VM puts something into it.
+pub(super) fn register_queue(name: &str) -> Result<u32, HostError> {
+    let mut id = 0;
+    check(unsafe { proxy_register_shared_queue(name.as_ptr(), name.len(), &raw mut id) })?;
+    Ok(id)
+}
+
+pub(super) fn enqueue(queue: u32, bytes: &[u8]) -> Result<(), HostError> {
+    check(unsafe { proxy_enqueue_shared_queue(queue, bytes.as_ptr(), bytes.len()) })
+}
+
+/// Whether there was something in it.
+pub(super) fn dequeue(queue: u32) -> bool {
+    let (mut data, mut size) = (null_mut(), 0);
+    let status = unsafe { proxy_dequeue_shared_queue(queue, &raw mut data, &raw mut size) };
+    let _taken = unsafe { adopt(data, size) };
+    check(status).is_ok()
+}
+
+/// The root context that has said it is not done yet is so now.
+pub(super) fn done() -> Result<(), HostError> {
+    check(unsafe { proxy_done() })
 }
 
 /// Takes over a block that the host filled.

@@ -7,6 +7,7 @@ use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 
 use super::calls::{self, Buffer, Headers};
+use super::service::CallResponse;
 use super::worker::Worker;
 use crate::exchange::{Body, End, Exchange, Flow, Input, Origin};
 use crate::identity::Caller;
@@ -33,7 +34,12 @@ impl Stream {
     }
 }
 
-impl Context for Stream {}
+impl Context for Stream {
+    fn on_http_call_response(&mut self, _token: u32, headers: usize, body: usize, _trailers: usize) {
+        let response = CallResponse::read(headers, body);
+        self.on(Input::Answered(Ok(response.as_ref().map(CallResponse::view))));
+    }
+}
 
 impl HttpContext for Stream {
     fn on_http_request_headers(&mut self, _count: usize, end_of_stream: bool) -> Action {

@@ -4,6 +4,7 @@ mod calls;
 mod clock;
 mod http;
 mod root;
+mod service;
 mod shared;
 mod worker;
 

@@ -8,11 +8,13 @@ use tollgate_budget::{HoldId, Timestamp};
 
 use super::calls::{self, Buffer, Headers, HostError, Level};
 use super::clock::Clock;
+use super::service::{CallResponse, Line};
 use super::shared::HostSharedData;
 use crate::config::FilterConfig;
 use crate::exchange::{Body, Effect, Exchange, Gate, Input};
 use crate::local::{LearnedStore, LocalCharge, LocalStore, News};
-use crate::metrics::{Metric, SettledAs};
+use crate::metrics::{Kind, Metric, SettledAs};
+use crate::remote::{Post, Receipt, Unsent};
 
 #[derive(Debug)]
 pub(super) struct Worker {
@@ -23,6 +25,8 @@ pub(super) struct Worker {
     ids: Ids,
     clock: Clock,
     counters: RefCell<BTreeMap<Metric, Counter>>,
+    /// To the counter service, where the policy has one.
+    line: Option<Line>,
     /// Streams that are told the time, by their context.
     watched: RefCell<BTreeMap<u32, Rc<RefCell<Exchange>>>>,
 }
@@ -32,7 +36,7 @@ pub(super) struct Worker {
 #[derive(Debug, Default)]
 struct Counter {
     id: Option<u32>,
-    pending: u64,
+    pending: i64,
 }
 
 /// Hold ids: drawn at random for each worker, counted from there.
@@ -51,6 +55,8 @@ impl Worker {
         let store = LocalStore::open(HostSharedData, &config.namespace, config.store.shards)
             .map_err(|error| error.to_string())?;
         let learned = LearnedStore::open(HostSharedData, &config).map_err(|error| error.to_string())?;
+        let counter = config.store.counter.as_ref();
+        let line = counter.map(|rules| Line::open(rules, &config.namespace, worker));
         let worker = Self {
             root,
             gate: Rc::new(Gate::new(config, *memo_key)),
@@ -59,6 +65,7 @@ impl Worker {
             ids: Ids { worker, next: Cell::new(0) },
             clock: Clock::start(),
             counters: RefCell::default(),
+            line,
             watched: RefCell::default(),
         };
         worker.share_lessons();
@@ -87,6 +94,7 @@ impl Worker {
     pub(super) fn tick(&self) {
         self.clock.now();
         self.tell();
+        self.tend();
         let watched: Vec<_> =
             self.watched.borrow().iter().map(|(context, exchange)| (*context, Rc::clone(exchange))).collect();
         for (context, exchange) in watched {
@@ -98,6 +106,51 @@ impl Worker {
         }
         // The root's own context is always there.
         let _restored = calls::set_effective_context(self.root);
+    }
+
+    /// What is due at the counter service.
+    fn tend(&self) {
+        if let (Some(line), Some(service)) = (&self.line, &self.gate.service) {
+            line.compare(service);
+            self.deliver();
+            let (letters, avoided) = line.changes(service);
+            self.add(Metric::OutboxDepth, letters);
+            self.add(Metric::BreakersOpen, avoided);
+        }
+    }
+
+    pub(super) fn queue_ready(&self, queue: u32) {
+        if self.line.as_ref().is_some_and(|line| line.is_woken_by(queue)) {
+            self.clock.now();
+            self.deliver();
+        }
+    }
+
+    /// Of a call that the root has made.
+    pub(super) fn call_ended(&self, token: u32, response: Option<&CallResponse>) {
+        if let (Some(line), Some(service)) = (&self.line, &self.gate.service) {
+            let said = Ok(response.map(CallResponse::view));
+            let receipt = line.delivered(token, said, service, self.clock.now());
+            receipt.into_iter().for_each(|(post, receipt)| self.file(post, &receipt));
+            self.deliver();
+        }
+    }
+
+    /// Sends what is due, without regard to how old the last reading of the clock is: it only spaces retries.
+    fn deliver(&self) {
+        if let (Some(line), Some(service)) = (&self.line, &self.gate.service) {
+            let failed = line.deliver(service, self.clock.recently());
+            failed.into_iter().for_each(|(post, receipt)| self.file(post, &receipt));
+        }
+    }
+
+    /// Whether the counter service still has to be told something, and can be.
+    pub(super) fn owes(&self) -> bool {
+        self.gate.service.as_ref().is_some_and(|service| service.undelivered() > 0 && !service.is_avoided())
+    }
+
+    fn file(&self, post: Post, receipt: &Receipt) {
+        receipt.metrics(post).for_each(|(metric, by)| self.count(metric, by));
     }
 
     pub(super) fn drive(&self, exchange: &RefCell<Exchange>, input: Input<'_>) {
@@ -124,6 +177,14 @@ impl Worker {
             Effect::Reserve(reservation) => {
                 return Some(Input::Decided(self.store.reserve(&reservation, now)));
             }
+            Effect::Ask(question) => {
+                let asked = self.line.as_ref().map(|line| line.ask(question.path, &question.body));
+                return Some(match asked {
+                    Some(Ok(_)) => Input::Asked,
+                    Some(Err(Unsent)) | None => Input::Answered(Err(Unsent)),
+                });
+            }
+            Effect::Wake => self.line.iter().for_each(Line::wake),
             Effect::Look(charges) => {
                 let standing =
                     |charge: &LocalCharge| self.store.standing(&self.store.place(charge), now).ok();
@@ -180,9 +241,24 @@ impl Worker {
     }
 
     fn count(&self, metric: Metric, by: u64) {
-        let mut counters = self.counters.borrow_mut();
-        let counter = counters.entry(metric).or_default();
-        counter.pending = counter.pending.saturating_add(by);
+        match metric.kind() {
+            Kind::Counter | Kind::Gauge => self.add(metric, i64::try_from(by).unwrap_or(i64::MAX)),
+            Kind::Histogram => self.record(metric, by),
+        }
+    }
+
+    fn add(&self, metric: Metric, by: i64) {
+        if by != 0 {
+            let mut counters = self.counters.borrow_mut();
+            let counter = counters.entry(metric).or_default();
+            counter.pending = counter.pending.saturating_add(by);
+        }
+    }
+
+    fn record(&self, metric: Metric, value: u64) {
+        if let Some(id) = self.series(metric, self.counters.borrow_mut().entry(metric).or_default()) {
+            warn_if(calls::record_metric(id, value).is_err(), "counting");
+        }
     }
 
     /// Hands over what was learned and counted since the last tick.
@@ -206,14 +282,18 @@ impl Worker {
             if counter.pending == 0 {
                 continue;
             }
-            // Defined once: a host hands out a new id at every definition and never takes one back.
-            let id = counter.id.or_else(|| calls::define_counter(&metric.name(&self.gate.config)).ok());
-            counter.id = id;
-            if let Some(id) = id {
+            if let Some(id) = self.series(*metric, counter) {
                 let by = std::mem::take(&mut counter.pending);
                 warn_if(calls::increment_metric(id, by).is_err(), "counting");
             }
         }
+    }
+
+    /// Defined once: a host hands out a new id at every definition and never takes one back.
+    fn series(&self, metric: Metric, counter: &mut Counter) -> Option<u32> {
+        let define = || calls::define_metric(metric.kind(), &metric.name(&self.gate.config)).ok();
+        counter.id = counter.id.or_else(define);
+        counter.id
     }
 }
 
@@ -242,6 +322,8 @@ const fn is_timed(input: &Input<'_>) -> bool {
     match input {
         // A chunk keeps the lease of its stream, also where the timer is late.
         Input::ResponseBody { chunk: _, body: Body::Goes } => true,
+        // How long it took.
+        Input::Answered(_) => true,
         // Ticks begin with a reading.
         Input::Tick
         | Input::RequestHeaders { .. }
@@ -253,6 +335,7 @@ const fn is_timed(input: &Input<'_>) -> bool {
         | Input::Body(_)
         | Input::Checked(_)
         | Input::Decided(_)
+        | Input::Asked
         | Input::Standings(_)
         | Input::Settled(_) => false,
     }

@@ -10,6 +10,9 @@ use crate::config::{HeaderFamily, LimitRule};
 /// Names the limit whose overflow account paid, since its shard had no room for the caller's own.
 pub const OVERFLOW_NAME: &str = "x-tollgate-overflow";
 
+/// Says how a request was decided that the counter service had no word in.
+pub const OUTAGE_NAME: &str = "x-tollgate-outage";
+
 /// A limit that a request stands under, and how the caller's account of it stands.
 pub type Told<'a> = (&'a LimitRule, Standing);
 

@@ -10,6 +10,7 @@
 
 pub mod answers;
 pub mod cases;
+pub mod counter;
 pub mod cuts;
 pub mod proxy;
 pub mod requests;

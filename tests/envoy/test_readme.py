@@ -115,7 +115,7 @@ def test_the_quick_start_is_what_make_run_prints():
     spec = importlib.util.spec_from_file_location("run", ROOT / "scripts" / "run.py")
     run = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(run)
-    options = types.SimpleNamespace(port=run.LISTENER, admin_port=run.ADMIN, stub_port=run.STUB, upstream="")
+    options = types.SimpleNamespace(port=run.LISTENER, admin_port=run.ADMIN, stub_port=run.STUB, upstream="", store="")
     printed = [shlex.split(line) for line in run.invitation(options).splitlines() if line.startswith("curl ")]
     shown = [shlex.split(command) for command, _ in transcripts() if command.startswith("curl ")]
     assert len(printed) == CURLS_OF_MAKE_RUN and printed == shown[:CURLS_OF_MAKE_RUN]
@@ -130,8 +130,10 @@ def test_every_policy_checks(tmp_path):
         assert checked.returncode == 0 and not checked.stderr, f"{policy}\n{checked.stderr}"
 
 
-def test_every_other_piece_of_yaml_stands_in_envoy_yaml():
-    shipped = [line.strip() for line in (ROOT / "envoy.yaml").read_text().splitlines()]
+def test_every_other_piece_of_yaml_stands_in_what_make_run_starts():
+    shared = subprocess.run(["python3", ROOT / "scripts" / "run.py", "--print-config", "--store", "redis"],
+                            capture_output=True, text=True, check=True).stdout
+    shipped = [line.strip() for line in [*(ROOT / "envoy.yaml").read_text().splitlines(), *shared.splitlines()]]
     for block in blocks("yaml"):
         if block not in policies():
             assert yaml.safe_load(block)
@@ -151,8 +153,8 @@ def test_every_shell_command_is_one_that_works():
         match command:
             case ["make", *words]:
                 assert {word for word in words if "=" not in word} <= targets(), command
-                for url in (word.removeprefix("UPSTREAM=") for word in words if "=" in word):
-                    script = ["python3", ROOT / "scripts" / "run.py", "--print-config", "--upstream", url]
+                for name, value in (word.split("=", 1) for word in words if "=" in word):
+                    script = ["python3", ROOT / "scripts" / "run.py", "--print-config", f"--{name.lower()}", value]
                     assert subprocess.run(script, capture_output=True, check=False).returncode == 0, command
             case ["func-e", "run", "-c", path]:
                 # func-e passes these on to an Envoy that it has fetched.

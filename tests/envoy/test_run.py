@@ -1,5 +1,6 @@
 """`make run` as a newcomer meets it: what it prints works, and nothing stays behind."""
 
+import json
 import os
 import pathlib
 import re
@@ -152,3 +153,28 @@ def test_an_upstream_that_is_no_url_is_refused(upstream):
     refused = subprocess.run([*SCRIPT, "--print-config", "--upstream", upstream], capture_output=True, text=True,
                              check=False)
     assert refused.returncode == 1 and re.match("run: UPSTREAM=", refused.stderr)
+
+
+def test_two_gateways_share_their_budgets_through_redis(runs):
+    ports = {name: str(free_port()) for name in ("--service-port", "--redis-port")}
+    run = runs("--store", "redis", *(part for pair in ports.items() for part in pair))
+    assert len(run.children()) == 5
+    answered, _, budget, other, spending, refused = run.curls()
+    assert curl(answered).startswith("HTTP/1.1 200")
+    assert eventually(lambda: json.loads(curl(other))["accounts"][0]["spent"] > 0)
+    told = [[(account["limit"], account["spent"], account["held"]) for account in json.loads(curl(line))["accounts"]]
+            for line in (budget, other)]
+    assert told[0] == told[1]
+    assert curl(spending).startswith("HTTP/1.1 200")
+    elsewhere = refused.replace(f":{run.port}/", f":{run.port + 1000}/")
+    assert elsewhere != refused
+    assert eventually(lambda: curl(elsewhere).startswith("HTTP/1.1 429"))
+    children = run.children()
+    run.signal(signal.SIGTERM)
+    assert eventually(lambda: run.ended() is not None, 20) and run.ended() == 0
+    assert not [pid for pid in children if alive(pid)]
+
+
+def test_a_store_that_is_none_is_refused():
+    told = subprocess.run([*SCRIPT, "--store", "mercury"], capture_output=True, text=True, check=False, timeout=30)
+    assert told.returncode != 0 and "STORE=mercury" in told.stderr

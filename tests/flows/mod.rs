@@ -4,6 +4,7 @@
 mod answer;
 mod bad_input;
 mod cases;
+mod counter;
 mod headers;
 mod holding;
 mod learned;

@@ -129,6 +129,15 @@ impl Book {
         self.holds.get(place).and_then(Hold::from_record)
     }
 
+    pub(crate) fn open_holds(&self) -> usize {
+        let holds = self.holds.iter().filter_map(Hold::from_record);
+        holds.filter(|hold| matches!(hold.state, HoldState::Open { .. })).count()
+    }
+
+    pub(crate) fn all_accounts(&self, are: impl Fn(&Account) -> bool) -> bool {
+        self.accounts.iter().filter_map(Account::from_record).all(|account| are(&account))
+    }
+
     pub(crate) fn put_hold(&mut self, hold: Hold) {
         put(&mut self.holds, &hold.id.to_bits().to_be_bytes(), hold.to_record());
     }

@@ -1,9 +1,12 @@
 //! The store's word on a reservation.
 
-use crate::{Amount, Span};
+use serde::{Deserialize, Serialize};
+
+use crate::{Amount, Limit, Span};
 
 /// All or none.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Decision {
     Granted(Grant),
     Refused(Refusal),
@@ -12,7 +15,7 @@ pub enum Decision {
 }
 
 /// What was taken.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Grant {
     /// How each account stands after the hold, in the order of the reservation's charges.
     pub standings: Vec<Standing>,
@@ -21,7 +24,7 @@ pub struct Grant {
 }
 
 /// Which charge was refused, and what would help.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Refusal {
     /// Index into the reservation's charges.
     pub charge: usize,
@@ -48,10 +51,14 @@ impl Refusal {
 }
 
 /// "Not yet" is not "never", and neither is "not any more".
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// If nothing else happens, the whole reservation is admitted after this wait.
-    NotYet { retry_after: Span },
+    NotYet {
+        #[serde(rename = "retry_after_ms")]
+        retry_after: Span,
+    },
     /// More than this account ever gives out at once.
     Never { largest: Amount },
     /// The account's amount is zero.
@@ -59,7 +66,7 @@ pub enum Reason {
 }
 
 /// How an account stands at one moment.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Standing {
     /// What the account can give out at once when full: the amount, or a bucket's burst.
     pub capacity: Amount,
@@ -68,10 +75,16 @@ pub struct Standing {
     /// Spent, as far as it still counts.
     pub spent: Amount,
     /// Until the account would be full again if nothing else happened.
+    #[serde(rename = "reset_ms")]
     pub reset: Span,
 }
 
 impl Standing {
+    /// Of an account that nothing was ever taken from.
+    pub const fn empty(limit: &Limit) -> Self {
+        Self { capacity: limit.capacity(), held: Amount::ZERO, spent: Amount::ZERO, reset: Span::ZERO }
+    }
+
     pub const fn used(&self) -> Amount {
         self.held.saturating_add(self.spent)
     }

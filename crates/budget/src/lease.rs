@@ -1,6 +1,9 @@
 //! A hold: what one request has set aside, under which id, until when.
 
 use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
 
 use crate::{AccountId, Amount, Charge, Limit, Span};
 
@@ -25,8 +28,26 @@ impl fmt::Display for HoldId {
     }
 }
 
+/// Not a hold's id.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct NotAnId;
+
+impl FromStr for HoldId {
+    type Err = NotAnId;
+
+    /// The one spelling of `Display`: 32 lower-case hexadecimal digits.
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        let digits = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if text.len() != 32 || !text.bytes().all(digits) {
+            return Err(NotAnId);
+        }
+        u128::from_str_radix(text, 16).map(Self).map_err(|_| NotAnId)
+    }
+}
+
 /// What to do with a hold that nobody settled before its lease ended.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum OnLeaseEnd {
     /// Take it as spent.
     Charge,

@@ -48,6 +48,26 @@ impl Ledger {
         self.book.accounts.len()
     }
 
+    /// The limit that an account goes by, if it is kept.
+    pub fn limit(&self, account: AccountId) -> Option<Limit> {
+        self.book.account(account).map(|account| account.limit)
+    }
+
+    /// Whether a hold of this id is open or remembered.
+    pub fn knows(&self, id: HoldId) -> bool {
+        self.book.hold(id).is_some()
+    }
+
+    /// Holds that nobody has settled and whose lease runs.
+    pub fn open_holds(&self) -> usize {
+        self.book.open_holds()
+    }
+
+    /// Whether forgetting the whole ledger would lose anything.
+    pub fn is_idle(&self, now: Timestamp) -> bool {
+        self.book.holds.is_empty() && self.book.all_accounts(|account| account.is_idle(within_range(now)))
+    }
+
     /// Open and remembered.
     pub fn holds(&self) -> usize {
         self.book.holds.len()
@@ -133,10 +153,26 @@ impl Ledger {
                 postings.push(self.charge_plainly(entry.account, &entry.limit, spent, now));
             }
         }
-        if self.memory.settled > Span::ZERO && self.book.holds.len() < self.capacity.holds {
-            self.book.put_hold(Hold { id, from: now, state: HoldState::Settled });
-        }
+        self.remember(id, now);
         Ok(Settled { outcome, postings })
+    }
+
+    /// Undoes a reservation, or the one still to come: as [`release`](Self::release), and remembered as a
+    /// settlement is.
+    pub fn withdraw(&mut self, id: HoldId, now: Timestamp) -> Settled {
+        let now = within_range(now);
+        self.sweep(now);
+        let (outcome, phase) = match self.book.hold(id).map(|hold| hold.state) {
+            Some(HoldState::Settled) => {
+                return Settled { outcome: Outcome::Duplicate, postings: Vec::new() };
+            }
+            Some(HoldState::Open { .. }) => (Outcome::Closed, Phase::Open),
+            Some(HoldState::Ended) => (Outcome::CorrectedAfterLease, Phase::Ended),
+            None => (Outcome::Unknown, Phase::Open),
+        };
+        let postings = self.close(id, phase, now, |_| Amount::ZERO);
+        self.remember(id, now);
+        Settled { outcome, postings }
     }
 
     /// Undoes a reservation, requests included, as if it had never been made.
@@ -165,6 +201,24 @@ impl Ledger {
         if found == Found::Open {
             for (account, amount) in by {
                 self.add_to_stake(id, *account, *amount, now);
+            }
+        }
+        found
+    }
+
+    /// Raises what an open hold has set aside to these totals, whatever the limits say. Said twice, or late,
+    /// it changes nothing. Accounts in which the hold has no stake are passed over.
+    pub fn raise(&mut self, id: HoldId, to: &[(AccountId, Amount)], now: Timestamp) -> Found {
+        let now = within_range(now);
+        self.sweep(now);
+        let found = self.find_open(id);
+        if found == Found::Open {
+            for (account, total) in to {
+                let Some(staked) = self.book.stake(id, *account) else { continue };
+                let missing = total.saturating_sub(staked.stake.total());
+                if missing > Amount::ZERO {
+                    self.add_to_stake(id, *account, missing, now);
+                }
             }
         }
         found
@@ -238,6 +292,12 @@ impl Ledger {
             postings.push(Posting { account: staked.account, before, spent, refunded, debt });
         }
         Ended { id, postings }
+    }
+
+    fn remember(&mut self, id: HoldId, now: Timestamp) {
+        if self.memory.settled > Span::ZERO && self.book.holds.len() < self.capacity.holds {
+            self.book.put_hold(Hold { id, from: now, state: HoldState::Settled });
+        }
     }
 
     fn take(&mut self, id: HoldId, charge: &Charge, now: Timestamp) {

@@ -4,8 +4,9 @@
 //! specification that every keeper of budgets (shared memory, the counter service, Redis) is checked
 //! against.
 //!
-//! Modules in the order a request meets them: an account's [`key`], its [`limit`], the [`lease`] of a
-//! hold, the [`ledger`] that decides, and the [`decision`] that comes back.
+//! Modules in the order a request meets them: an account's [`key`] and [`name`], its [`limit`], the [`lease`] of a
+//! hold, the [`ledger`] that decides, and the [`decision`] that comes back. [`wire`] is how
+//! a gateway says all this to another process.
 
 mod account;
 mod book;
@@ -15,12 +16,14 @@ pub mod key;
 pub mod lease;
 pub mod ledger;
 pub mod limit;
+pub mod name;
 pub mod outcome;
 mod record;
 pub mod time;
 pub mod tokens;
 pub mod usage;
 mod window;
+pub mod wire;
 
 pub use decision::{Decision, Grant, Reason, Refusal, Standing};
 pub use image::ImageError;
@@ -28,6 +31,7 @@ pub use key::{AccountId, BudgetKey, LimitHash, SubjectHash};
 pub use lease::{Entry, HoldId, OnLeaseEnd, Reservation, Settlement};
 pub use ledger::{Capacity, Ledger, Memory};
 pub use limit::{Amount, Charge, Limit, Mode, Quota, Unit, Window};
+pub use name::{AccountKey, KeyError};
 pub use outcome::{Ended, Found, Full, Outcome, Posting, Settled};
 pub use time::{Span, Timestamp};
 pub use tokens::Tokens;

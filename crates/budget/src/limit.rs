@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{AccountId, Span, Tokens};
 
 /// What a limit counts.
@@ -58,7 +60,8 @@ impl fmt::Display for Unit {
 }
 
 /// What an account counts in: thousandths of a token, or whole requests. Never above [`Amount::MAX`].
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(try_from = "u64", into = "u64")]
 pub struct Amount(u64);
 
 impl Amount {
@@ -89,6 +92,32 @@ impl Amount {
     }
 }
 
+impl TryFrom<u64> for Amount {
+    type Error = TooLarge;
+
+    fn try_from(units: u64) -> Result<Self, TooLarge> {
+        Self::new(units).ok_or(TooLarge)
+    }
+}
+
+impl From<Amount> for u64 {
+    fn from(amount: Amount) -> Self {
+        amount.0
+    }
+}
+
+/// Above [`Amount::MAX`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TooLarge;
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an amount is at most {} units", Amount::MAX.0)
+    }
+}
+
+impl std::error::Error for TooLarge {}
+
 /// How much an account may give out. Suspended is not "nothing left": waiting does not help.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Quota {
@@ -111,14 +140,20 @@ impl Quota {
 }
 
 /// The algorithm by which an account forgets. Spans are never zero.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Window {
     /// Two fixed windows, the earlier one weighted by how much of it the sliding window still covers.
     Sliding(Span),
     /// Whole windows counted from the Unix epoch.
     Fixed(Span),
     /// Fills by the amount in one `period`, up to `burst` (by default the amount).
-    Bucket { period: Span, burst: Option<Amount> },
+    Bucket {
+        #[serde(rename = "period_ms")]
+        period: Span,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        burst: Option<Amount>,
+    },
 }
 
 impl Window {
@@ -151,7 +186,8 @@ impl Limit {
 }
 
 /// Whether a limit refuses, or only counts and tells.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Mode {
     Enforce,
     Shadow,

@@ -328,3 +328,34 @@ fn of_a_limit_that_everybody_wants_at_least_99_percent_are_used() {
         assert!(spent * 100 >= WINDOWS * AMOUNT * 99, "{window:?}: {} of {}", spent, WINDOWS * AMOUNT);
     }
 }
+
+#[test]
+fn a_withdrawal_that_comes_first_leaves_a_mark() {
+    for window in windows() {
+        let mut ledger = ledger();
+        let limit = limit(window, 100);
+        assert_eq!(ledger.withdraw(id(1), at(0)).outcome, Outcome::Unknown);
+        assert_eq!(reserve(&mut ledger, 1, vec![charge(1, limit, 60)], at(1)), Decision::AlreadySettled);
+        assert_eq!(ledger.standing(account(1), &limit, at(2)).used(), Amount::ZERO);
+        reserve(&mut ledger, 2, vec![charge(1, limit, 60)], at(3));
+        assert_eq!(ledger.withdraw(id(2), at(4)).outcome, Outcome::Closed);
+        assert_eq!(ledger.withdraw(id(2), at(5)).outcome, Outcome::Duplicate);
+        let late = ledger.settle(&settlement(2, 1, limit, 60), at(6)).unwrap();
+        assert_eq!(late.outcome, Outcome::Duplicate);
+        assert_eq!(ledger.standing(account(1), &limit, at(7)).used(), Amount::ZERO);
+    }
+}
+
+#[test]
+fn a_hold_is_raised_to_a_total_however_often_it_is_said() {
+    for window in windows() {
+        let mut ledger = ledger();
+        let limit = limit(window, 100);
+        reserve(&mut ledger, 1, vec![charge(1, limit, 60)], at(0));
+        for total in [80, 120, 80, 120, 10] {
+            assert_eq!(ledger.raise(id(1), &[(account(1), units(total))], at(1)), Found::Open);
+        }
+        assert_eq!(ledger.standing(account(1), &limit, at(2)).held, units(120));
+        assert_eq!(ledger.raise(id(2), &[(account(1), units(9))], at(3)), Found::NotOpen);
+    }
+}

@@ -1,9 +1,10 @@
-//! `tollgate`: check a policy, count a request. Wiring only; what is enforced is decided in the library.
+//! `tollgate`: check a policy, count a request, serve the counter. Wiring only; what is enforced is decided in the library.
 
 mod check;
 mod count;
 mod input;
 mod overshoot;
+mod serve;
 mod summary;
 mod warnings;
 
@@ -43,6 +44,8 @@ enum Command {
         /// The request's body, as JSON; `-` for standard input
         request: PathBuf,
     },
+    /// Answer gateways that share their budgets: one account for all of them, in memory or in Redis
+    Serve(serve::Flags),
     /// Print the policy's JSON Schema
     #[command(hide = true)]
     Schema,
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Command::Count { api: dialect, model, policy, request } => {
             count::run(&count::Question { dialect, model, policy, request }, &mut out, &mut err)
         }
+        Command::Serve(flags) => serve::run(flags, &mut out, &mut err),
         Command::Schema => schema(&mut out),
     };
     match done {

@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use tollgate::config::{
-    Absent, Amounts, Api, FilterConfig, Form, HeaderFamily, LimitRule, ModelRule, Per, Source, Tier,
-    Tokenizer, Unreadable, Upgrades, UsageOption, Vocabulary, When,
+    Absent, Amounts, Api, CounterRules, FilterConfig, Form, HeaderFamily, LimitRule, ModelRule, OnOutage,
+    Per, Source, Tier, Tokenizer, Unreadable, Upgrades, UsageOption, Vocabulary, When,
 };
 use tollgate_budget::{Mode, OnLeaseEnd, Quota, Unit, Window};
 
@@ -187,7 +187,10 @@ fn overshoots(
         Mode::Enforce => {}
     }
     if limit.unit == Unit::Requests {
-        return writeln!(f, "  Can never be overshot: a request is counted before it passes.");
+        return match &config.store.counter {
+            None => writeln!(f, "  Can never be overshot: a request is counted before it passes."),
+            Some(counter) => outage(counter, f),
+        };
     }
     for (path, tier) in tiers.iter().filter(|(_, tier)| limit.limit(*tier).quota != Quota::Suspended) {
         let of = path.strip_prefix('.').map(|tier| format!(" by tier {tier}")).unwrap_or_default();
@@ -199,6 +202,9 @@ fn overshoots(
             None => writeln!(f, "  Answers cannot overshoot it{of}: they are not counted.")?,
         }
     }
+    if let Some(counter) = &config.store.counter {
+        outage(counter, f)?;
+    }
     if overshoot::estimates(config, limit) {
         writeln!(
             f,
@@ -206,6 +212,23 @@ fn overshoots(
         )?;
     }
     Ok(())
+}
+
+/// What passes while the counter service is away.
+fn outage(counter: &CounterRules, f: &mut Formatter<'_>) -> fmt::Result {
+    let gateways = counter.gateways;
+    match counter.on_outage {
+        OnOutage::Local => writeln!(
+            f,
+            "  While the counter service is away: by at most once the limit more, 1/{gateways} of it by each of {gateways} gateways."
+        ),
+        OnOutage::Allow => {
+            writeln!(f, "  While the counter service is away: without bound, since everything passes.")
+        }
+        OnOutage::Deny => {
+            writeln!(f, "  While the counter service is away: not at all, since nothing passes.")
+        }
+    }
 }
 
 /// Patterns of which the same is known share a line.
@@ -312,11 +335,18 @@ fn rest(config: &FilterConfig, f: &mut Formatter<'_>) -> fmt::Result {
     if let Some(path) = &config.response.budget_path {
         writeln!(f, "A caller reads its own accounts at {path}.")?;
     }
-    writeln!(
-        f,
-        "Accounts live in namespace {} in this proxy's memory: each proxy process has its own, and a restart forgets them.",
-        config.namespace
-    )
+    let namespace = &config.namespace;
+    match &config.store.counter {
+        None => writeln!(
+            f,
+            "Accounts live in namespace {namespace} in this proxy's memory: each proxy process has its own, and a restart forgets them."
+        ),
+        Some(counter) => writeln!(
+            f,
+            "Accounts live in namespace {namespace} at the counter service behind {}, which is waited for {} at most.",
+            counter.target, counter.timeout
+        ),
+    }
 }
 
 /// `1,234,567`.

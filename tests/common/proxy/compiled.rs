@@ -7,11 +7,17 @@ use std::rc::Rc;
 use std::sync::OnceLock;
 use std::{env, fs};
 
-use tollgate_hostsim::{Ending, Flow, Headers, LogLevel, Module, Process, Request, Trap, Vm, VmOptions};
+use tollgate_hostsim::{
+    Answer, Cluster, Ending, Flow, Headers, LogLevel, Module, Process, Request, Trap, Vm, VmOptions,
+};
 
 use super::{Proxy, Seen, Setup, Stream};
+use crate::common::counter::{Counter, End, Manner, TARGET};
 
 const VM_ID: &str = "tollgate";
+
+/// As often as the module's timer rings.
+const STEP_MS: usize = 100;
 
 /// Every proxy of a test program draws other hold ids, the same in every run.
 const SEED: u64 = 20_260_101;
@@ -19,12 +25,53 @@ const SEED: u64 = 20_260_101;
 pub struct CompiledProxy {
     process: Process,
     workers: Vec<Vm>,
+    line: Rc<Line>,
     lives: Vec<Rc<Cell<u32>>>,
     conflicts: Rc<Cell<u64>>,
 }
 
+/// Between the workers and the counter service.
+struct Line {
+    process: Process,
+    workers: Vec<Vm>,
+    counter: Counter,
+}
+
+impl Line {
+    /// The service takes the calls that are under way, and those that come of its answers.
+    fn serve(&self) {
+        while self.counter.manner() != Manner::Hangs {
+            let calls = self.workers.iter().find_map(|vm| Some((vm, vm.calls().into_iter().next()?)));
+            let Some((vm, call)) = calls else { return };
+            let path = call.headers.text(":path").unwrap();
+            let end = match self.counter.manner() {
+                Manner::Unreachable => End::Cut,
+                Manner::Answers | Manner::Says(..) | Manner::Cut | Manner::Deaf | Manner::Hangs => {
+                    self.counter.take(&path, &call.body, self.process.now_ms())
+                }
+            };
+            let answer = match end {
+                End::Response(status, body) => Answer::response(status, body),
+                End::Cut => Answer::Cut,
+            };
+            run(vm.answer(call.token, answer));
+        }
+    }
+
+    fn settle_manner(&self) {
+        let state = match self.counter.manner() {
+            Manner::Unreachable => Cluster::Unavailable,
+            Manner::Answers | Manner::Says(..) | Manner::Cut | Manner::Deaf | Manner::Hangs => {
+                Cluster::Healthy
+            }
+        };
+        self.process.cluster(TARGET, state);
+    }
+}
+
 #[derive(Clone)]
 pub struct CompiledStream {
+    line: Rc<Line>,
     stream: tollgate_hostsim::Stream,
     life: Rc<Cell<u32>>,
     born: u32,
@@ -99,7 +146,9 @@ impl Proxy for CompiledProxy {
             }
         }
         let lives = workers.iter().map(|_| Rc::default()).collect();
-        Ok(Self { process, workers, lives, conflicts: Rc::default() })
+        let (workers_too, counter) = (workers.clone(), Counter::default());
+        let line = Rc::new(Line { process: process.clone(), workers: workers_too, counter });
+        Ok(Self { process, workers, line, lives, conflicts: Rc::default() })
     }
 
     fn open_with(
@@ -113,17 +162,28 @@ impl Proxy for CompiledProxy {
             request.property(&format!("metadata.filter_metadata.{path}"), value)
         });
         let request = if ends { request.complete() } else { request };
+        self.line.settle_manner();
         let stream = run(self.workers[worker].open(request));
+        self.line.serve();
         let life = Rc::clone(&self.lives[worker]);
-        CompiledStream { stream, born: life.get(), life }
+        CompiledStream { line: Rc::clone(&self.line), stream, born: life.get(), life }
     }
 
     fn now_ms(&self) -> u64 {
         self.process.now_ms()
     }
 
+    /// In steps, between which the counter service takes what was sent to it.
     fn advance(&self, ms: u64) {
-        run(self.process.advance(ms));
+        for step in (0..ms).step_by(STEP_MS) {
+            self.line.settle_manner();
+            run(self.process.advance((ms - step).min(STEP_MS as u64)));
+            self.line.serve();
+        }
+    }
+
+    fn counter(&self) -> &Counter {
+        &self.line.counter
     }
 
     fn set_time(&self, now_ms: u64) {
@@ -174,7 +234,9 @@ impl CompiledStream {
     /// What the edges of a stream say whose VM is gone matters to nobody.
     fn drive<T>(&self, act: impl FnOnce(&tollgate_hostsim::Stream) -> Result<T, Trap>) {
         if self.born == self.life.get() {
+            self.line.settle_manner();
             run(act(&self.stream));
+            self.line.serve();
         }
     }
 }

@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use tollgate_hostsim::{Headers, Profile, Received};
 
+use crate::common::counter::Counter;
+
 /// Where a proxy begins: its clock, and how many workers share its memory.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -100,6 +102,10 @@ pub trait Proxy: Sized {
 
     /// The next `times` compare-and-swaps find that somebody else was faster.
     fn conflict(&self, times: u64);
+
+    /// The service at the cluster that policies of tests name. Whoever changes how it behaves lets the calls that
+    /// hang go on by [`Proxy::advance`].
+    fn counter(&self) -> &Counter;
 
     /// All that was logged.
     fn log(&self) -> Vec<String>;

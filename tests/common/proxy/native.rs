@@ -10,16 +10,19 @@ use tollgate::exchange::{Body, Effect, End, Exchange, Flow, Gate, Input, Origin}
 use tollgate::identity::Caller;
 use tollgate::local::{LearnedStore, LocalCharge, LocalStore, News};
 use tollgate::metrics::{Metric, SettledAs};
+use tollgate::remote::{Parcel, Post, Question, Response, Said, Service, Unsent};
 use tollgate::reply::Reply;
 use tollgate_budget::{HoldId, Timestamp};
 use tollgate_hostsim::{Headers, Profile};
 
 use super::wire::{Half, Hold, Wire};
 use super::{Proxy, Seen, Setup, Stream};
+use crate::common::counter::{Counter, End as CounterEnd, Manner};
 use crate::common::shared_memory::SharedMemory;
 
 /// As the module asks its host for.
 const TICK_MS: u64 = 500;
+const TICK_MS_WITH_COUNTER: u64 = 100;
 
 /// Clones are one proxy.
 #[derive(Clone)]
@@ -39,6 +42,15 @@ struct Process {
     now_ms: Cell<u64>,
     memory: SharedMemory,
     metrics: RefCell<BTreeMap<String, u64>>,
+    counter: Counter,
+    calls: RefCell<VecDeque<Call>>,
+}
+
+/// A call that is under way to the counter service.
+#[derive(Debug)]
+enum Call {
+    Question(NativeStream, Question),
+    Parcel(Rc<Worker>, Parcel),
 }
 
 #[derive(Debug)]
@@ -108,6 +120,8 @@ impl Proxy for NativeProxy {
             now_ms: Cell::new(setup.start_ms),
             memory: SharedMemory::default(),
             metrics: RefCell::default(),
+            counter: Counter::default(),
+            calls: RefCell::default(),
         };
         let proxy = Self {
             process: Rc::new(process),
@@ -140,6 +154,7 @@ impl Proxy for NativeProxy {
         let metadata = asked.map(|path| found(path).map(|(_, value)| value.clone())).collect();
         let stream = NativeStream { worker, number, exchange, metadata, wire: Rc::default() };
         stream.show_headers(Side::Request, headers.clone(), ends);
+        stream.worker.process.serve();
         stream
     }
 
@@ -149,14 +164,16 @@ impl Proxy for NativeProxy {
 
     fn advance(&self, ms: u64) {
         let target = self.steady_ms.get() + ms;
+        let period = if self.policy.store.counter.is_some() { TICK_MS_WITH_COUNTER } else { TICK_MS };
         while self.steady_ms.get() < target {
-            let next = (self.steady_ms.get() / TICK_MS + 1) * TICK_MS;
+            let next = (self.steady_ms.get() / period + 1) * period;
             let passed = next.min(target) - self.steady_ms.get();
             self.steady_ms.set(self.steady_ms.get() + passed);
             self.process.now_ms.set(self.now_ms() + passed);
             if self.steady_ms.get() == next {
-                self.workers.borrow().iter().for_each(|worker| worker.tick());
+                self.workers.borrow().iter().for_each(Worker::tick);
             }
+            self.process.serve();
         }
     }
 
@@ -171,7 +188,14 @@ impl Proxy for NativeProxy {
     }
 
     fn metrics(&self) -> BTreeMap<String, u64> {
-        self.process.metrics.borrow().clone()
+        let mut metrics = self.process.metrics.borrow().clone();
+        let gates = self.workers.borrow().iter().map(|worker| Rc::clone(&worker.gate)).collect::<Vec<_>>();
+        let services = || gates.iter().filter_map(|gate| gate.service.as_ref());
+        let letters: usize = services().map(Service::undelivered).sum();
+        metrics.insert("tollgate_outbox_depth".to_owned(), letters as u64);
+        let avoided = services().filter(|service| service.is_avoided()).count();
+        metrics.insert("tollgate_breakers_open".to_owned(), avoided as u64);
+        metrics
     }
 
     fn shared(&self) -> BTreeMap<String, Vec<u8>> {
@@ -186,14 +210,94 @@ impl Proxy for NativeProxy {
         self.process.memory.conflict(times);
     }
 
+    fn counter(&self) -> &Counter {
+        &self.process.counter
+    }
+
     fn log(&self) -> Vec<String> {
         logged::lines()
     }
 }
 
+/// What is done once the present callback is over.
+struct Afterwards<'a>(&'a Process);
+
+impl Drop for Afterwards<'_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.0.serve();
+        }
+    }
+}
+
+impl Process {
+    const fn afterwards(&self) -> Afterwards<'_> {
+        Afterwards(self)
+    }
+
+    /// The counter service takes the calls that are under way, and those that come of its answers.
+    fn serve(&self) {
+        while self.counter.manner() != Manner::Hangs {
+            let Some(call) = self.calls.borrow_mut().pop_front() else { return };
+            let take = |path: &str, body: &[u8]| match self.counter.manner() {
+                Manner::Unreachable => CounterEnd::Cut,
+                Manner::Answers | Manner::Says(..) | Manner::Cut | Manner::Deaf | Manner::Hangs => {
+                    self.counter.take(path, body, self.now_ms.get())
+                }
+            };
+            match call {
+                Call::Question(stream, question) => {
+                    let end = take(question.path, &question.body);
+                    if stream.worker.alive.get() && !stream.wire.borrow().ended {
+                        stream.on(Input::Answered(Ok(response(&end))));
+                        stream.run_deferred();
+                    }
+                }
+                Call::Parcel(worker, parcel) => {
+                    let end = take(parcel.path, &parcel.body);
+                    worker.delivered(parcel.post, Ok(response(&end)));
+                }
+            }
+        }
+    }
+}
+
+fn response(end: &CounterEnd) -> Option<Response<'_>> {
+    match end {
+        CounterEnd::Response(status, body) => Some(Response { status: *status, body }),
+        CounterEnd::Cut => None,
+    }
+}
+
 // As src/host/worker.rs.
 impl Worker {
-    fn tick(&self) {
+    fn deliver(self: &Rc<Self>) {
+        let Some(service) = &self.gate.service else { return };
+        while let Some(parcel) = service.next_parcel(self.now()) {
+            if self.process.counter.manner() == Manner::Unreachable {
+                self.delivered(parcel.post, Err(Unsent));
+            } else {
+                self.process.calls.borrow_mut().push_back(Call::Parcel(Rc::clone(self), parcel));
+            }
+        }
+    }
+
+    fn delivered(self: &Rc<Self>, post: Post, said: Said<'_>) {
+        let Some(service) = &self.gate.service else { return };
+        let receipt = service.delivered(post, said, self.now());
+        receipt.metrics(post).for_each(|(metric, by)| self.count(metric, by));
+        self.deliver();
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.process.now_ms.get())
+    }
+
+    fn tick(self: &Rc<Self>) {
+        if let Some(service) = &self.gate.service {
+            service.compare(&self.process.memory, "tollgate/breaker");
+            self.deliver();
+        }
         self.share_lessons();
         let watched: Vec<NativeStream> = self.watched.borrow().values().cloned().collect();
         for stream in watched {
@@ -202,7 +306,7 @@ impl Worker {
         }
     }
 
-    fn drive(&self, stream: &NativeStream, input: Input<'_>) {
+    fn drive(self: &Rc<Self>, stream: &NativeStream, input: Input<'_>) {
         let now = Timestamp::from_millis(self.process.now_ms.get());
         let mut effects = VecDeque::from(stream.exchange.borrow_mut().on(input, now));
         while let Some(effect) = effects.pop_front() {
@@ -212,7 +316,12 @@ impl Worker {
         }
     }
 
-    fn perform(&self, stream: &NativeStream, effect: Effect, now: Timestamp) -> Option<Input<'static>> {
+    fn perform(
+        self: &Rc<Self>,
+        stream: &NativeStream,
+        effect: Effect,
+        now: Timestamp,
+    ) -> Option<Input<'static>> {
         let mut wire = stream.wire.borrow_mut();
         match effect {
             Effect::ReadBody { size } => {
@@ -223,6 +332,14 @@ impl Worker {
             Effect::Reserve(reservation) => {
                 return Some(Input::Decided(self.store.reserve(&reservation, now)));
             }
+            Effect::Ask(question) => {
+                if self.process.counter.manner() == Manner::Unreachable {
+                    return Some(Input::Answered(Err(Unsent)));
+                }
+                self.process.calls.borrow_mut().push_back(Call::Question(stream.clone(), question));
+                return Some(Input::Asked);
+            }
+            Effect::Wake => self.deliver(),
             Effect::Look(charges) => {
                 let standing =
                     |charge: &LocalCharge| self.store.standing(&self.store.place(charge), now).ok();
@@ -513,18 +630,21 @@ impl NativeStream {
 
 impl Stream for NativeStream {
     fn body(&self, chunk: &[u8], ends: bool) {
+        let _served = self.worker.process.afterwards();
         if !self.is_over(Side::Request) {
             self.show_body(Side::Request, chunk, ends);
         }
     }
 
     fn request_trailers(&self) {
+        let _served = self.worker.process.afterwards();
         if !self.is_over(Side::Request) {
             self.show_trailers(Side::Request);
         }
     }
 
     fn answer_headers(&self, headers: &Headers, ends: bool) {
+        let _served = self.worker.process.afterwards();
         if !self.is_over(Side::Response) {
             assert!(self.seen().upstream.headers.is_some(), "the upstream has not been asked");
             self.wire.borrow_mut().details = Some("via_upstream".to_owned());
@@ -533,28 +653,33 @@ impl Stream for NativeStream {
     }
 
     fn answer_chunk(&self, chunk: &[u8], ends: bool) {
+        let _served = self.worker.process.afterwards();
         if !self.is_over(Side::Response) {
             self.show_body(Side::Response, chunk, ends);
         }
     }
 
     fn answer_trailers(&self) {
+        let _served = self.worker.process.afterwards();
         if !self.is_over(Side::Response) {
             self.show_trailers(Side::Response);
         }
     }
 
     fn proxy_replies(&self, status: u16, details: &str) {
+        let _served = self.worker.process.afterwards();
         if !self.is_over(Side::Response) {
             self.reply(status, details, Headers::new(), b"upstream request timeout");
         }
     }
 
     fn client_leaves(&self) {
+        let _served = self.worker.process.afterwards();
         self.end("downstream_remote_disconnect");
     }
 
     fn upstream_resets(&self) {
+        let _served = self.worker.process.afterwards();
         if self.is_over(Side::Response) {
             return;
         }

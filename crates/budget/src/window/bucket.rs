@@ -126,8 +126,8 @@ impl Algorithm for Bucket {
         // At least one unit is left for the last period: what is carried may make it come a tick sooner.
         let periods = (excess - 1) / rate.units();
         let rest = Amount::saturating(excess - periods * rate.units());
-        let ticks = periods.saturating_mul(PARTS).saturating_add(least_ticks(rate, self.carry, rest));
-        moment_of(self.tick.saturating_add(ticks), now.span())
+        let ticks = self.tick % PARTS + least_ticks(rate, self.carry, rest);
+        moment_of(self.tick / PARTS + periods + ticks / PARTS, ticks % PARTS, now.span())
     }
 
     fn take(&mut self, now: Moment<'_>, amount: Amount) -> Stake {
@@ -180,10 +180,12 @@ fn tick(at: Timestamp, span: u64) -> u64 {
     at / span * PARTS + at % span * PARTS / span
 }
 
-/// The first moment of a tick.
-fn moment_of(tick: u64, span: u64) -> Timestamp {
-    let whole = (tick / PARTS).saturating_mul(span);
-    Timestamp::from_millis(whole.saturating_add((tick % PARTS * span).div_ceil(PARTS)))
+/// The first moment of a tick, told as whole periods and thousandths; no later than times are told apart.
+fn moment_of(periods: u64, parts: u64, span: u64) -> Timestamp {
+    if periods > LATEST / span {
+        return Timestamp::from_millis(LATEST);
+    }
+    Timestamp::from_millis((periods * span + (parts * span).div_ceil(PARTS)).min(LATEST))
 }
 
 /// What flows in `ticks`, no more than `most`, and the thousandths left over.
