@@ -11,7 +11,7 @@ FUZZED := $(or $(TARGET),count)
 
 .DEFAULT_GOAL := help
 .PHONY: help run build build-module build-cli build-stub build-noop build-bench toolchain venv \
-	test check test-unit test-redis test-module test-envoy test-sdk redis bench bench-count soak fuzz fuzz-tools ci
+	test check test-unit test-redis test-module test-envoy test-sdk redis bench bench-count bench-counter soak fuzz fuzz-tools ci
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name text; \
@@ -87,6 +87,9 @@ bench: build-bench venv ## ratios to plain Envoy and to a module that does nothi
 
 bench-count: toolchain ## the token counter against its oracle, and on hostile texts
 	cargo bench -p tollgate-bpe
+
+bench-counter: build-bench build-cli redis venv ## what a shared budget costs: ratios to plain Envoy and to redis-benchmark; R=rounds
+	$(VENV)/bin/python benches/counter.py $(R)
 
 soak: build-module build-stub venv ## good and hostile traffic on a real Envoy for TIME=1800 seconds
 	$(VENV)/bin/python tests/soak.py $(TIME)
