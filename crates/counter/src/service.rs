@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 use tollgate_budget::wire::{self, Close, Outcome, Purpose, Renewed};
@@ -45,7 +46,7 @@ impl<S: Store> Service<S> {
     }
 
     /// Takes every charge, or none; or only says what would be.
-    pub async fn hold(&self, hold: &wire::Hold) -> Result<Decision, Problem> {
+    pub async fn hold(self: &Arc<Self>, hold: &wire::Hold) -> Result<Decision, Problem> {
         let now = (self.clock)();
         let parts = Parts::of(hold)?;
         let decision = match hold.purpose {
@@ -68,7 +69,12 @@ impl<S: Store> Service<S> {
         Ok(decision.decision)
     }
 
-    async fn take(&self, id: HoldId, parts: &Parts, now: Timestamp) -> Result<Reserved, StoreError> {
+    async fn take(
+        self: &Arc<Self>,
+        id: HoldId,
+        parts: &Parts,
+        now: Timestamp,
+    ) -> Result<Reserved, StoreError> {
         let mut granted = Granted::default();
         let mut opened = parts.0.is_empty();
         for (place, part) in parts.0.iter().enumerate() {
@@ -89,9 +95,10 @@ impl<S: Store> Service<S> {
                     return Ok(settled);
                 }
                 Err(error) => {
-                    // The step may have been done all the same.
+                    // The step may have been done all the same. The caller has waited long enough, and settles
+                    // or withdraws by itself: what is given back here is only sooner.
                     let taken = parts.0.get(..=place).unwrap_or_default();
-                    self.give_back(id, taken, now).await;
+                    self.give_back_later(id, taken, now);
                     return Err(error);
                 }
             }
@@ -134,8 +141,18 @@ impl<S: Store> Service<S> {
         join_all(weighed).await.into_iter().flatten().fold(first, Refusal::graver)
     }
 
+    fn give_back_later(self: &Arc<Self>, id: HoldId, taken: &[SlotPart], now: Timestamp) {
+        let slots: Vec<Slot> = taken.iter().map(|part| part.slot.clone()).collect();
+        let service = Arc::clone(self);
+        tokio::spawn(async move { service.give_back_slots(id, slots.iter(), now).await });
+    }
+
     async fn give_back(&self, id: HoldId, taken: &[SlotPart], now: Timestamp) {
-        let released = taken.iter().map(|part| self.step(self.store.release(&part.slot, id, now)));
+        self.give_back_slots(id, taken.iter().map(|part| &part.slot), now).await;
+    }
+
+    async fn give_back_slots(&self, id: HoldId, slots: impl Iterator<Item = &Slot>, now: Timestamp) {
+        let released = slots.map(|slot| self.step(self.store.release(slot, id, now)));
         for result in join_all(released).await {
             if result.is_err() {
                 self.metrics.give_back_lost();

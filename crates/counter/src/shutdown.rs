@@ -55,11 +55,12 @@ pub async fn run(settings: Settings, listening: impl FnOnce(SocketAddr)) -> Resu
     let served = match store {
         StoreSettings::Memory => {
             let service = Service::new(MemoryStore::default(), clock::system);
-            serve(listener, service, tokens, stop, drain).await
+            serve(listener, Arc::new(service), tokens, stop, drain).await
         }
         StoreSettings::Redis { target, timeout } => {
             let store = RedisStore::new(target, timeout).map_err(ServeError::Store)?;
-            serve(listener, Service::new(store, clock::system), tokens, stop, drain).await
+            let service = Service::new(store, clock::system);
+            serve(listener, Arc::new(service), tokens, stop, drain).await
         }
     };
     served.map_err(ServeError::Io)
@@ -68,12 +69,11 @@ pub async fn run(settings: Settings, listening: impl FnOnce(SocketAddr)) -> Resu
 /// Serves until told to stop, and then until all that was asked has been answered, or `drain` has passed.
 pub async fn serve<S: Store>(
     listener: TcpListener,
-    service: Service<S>,
+    service: Arc<Service<S>>,
     tokens: Tokens,
     stop: impl Future<Output = ()> + Send + 'static,
     drain: Duration,
 ) -> io::Result<()> {
-    let service = Arc::new(service);
     let sweeper = tokio::spawn(sweep(Arc::clone(&service)));
     let (stopping, stopped) = oneshot::channel();
     let listener = listener.tap_io(|socket| {

@@ -103,7 +103,7 @@ const GLOBAL: &str = "default/global/";
 trait Claims {
     type Store: Store;
 
-    fn service(&self) -> Service<Self::Store>;
+    fn service(&self) -> Arc<Service<Self::Store>>;
 
     fn all(&self) {
         self.sequences_go_as_their_cases_say();
@@ -260,7 +260,7 @@ trait Claims {
     }
 
     async fn many_race_and_the_limit_holds(&self) {
-        let service = Arc::new(self.service());
+        let service = self.service();
         let tenants = (0..50_u128).flat_map(|tenant| (0..4).map(move |n| (tenant, n)));
         let asked = tenants.map(|(tenant, n)| {
             let service = Arc::clone(&service);
@@ -414,8 +414,8 @@ struct Memory;
 impl Claims for Memory {
     type Store = MemoryStore;
 
-    fn service(&self) -> Service<MemoryStore> {
-        Service::new(MemoryStore::default(), now)
+    fn service(&self) -> Arc<Service<MemoryStore>> {
+        Arc::new(Service::new(MemoryStore::default(), now))
     }
 }
 
@@ -429,9 +429,9 @@ struct Redis(support::RedisServer);
 impl Claims for Redis {
     type Store = tollgate_counter::store::redis::RedisStore;
 
-    fn service(&self) -> Service<Self::Store> {
+    fn service(&self) -> Arc<Service<Self::Store>> {
         self.0.command(&["FLUSHALL"]);
-        Service::new(self.0.store_with_clock_of_test(), now)
+        Arc::new(Service::new(self.0.store_with_clock_of_test(), now))
     }
 }
 
@@ -444,7 +444,7 @@ fn redis_keeps_every_promise() {
 #[test]
 fn no_key_of_redis_lasts_for_ever() {
     let server = support::RedisServer::start();
-    let service = Service::new(server.store(), now);
+    let service = Arc::new(Service::new(server.store(), now));
     block(async {
         for id in 0..300 {
             let asked = hold(id, vec![charge(ACME, 1000, 1), charge(GLOBAL, 1000, 1)]);
@@ -477,7 +477,7 @@ fn the_bounds_in_the_scripts_are_those_of_the_store() {
 }
 
 /// Plays a sequence case through the service, accounts in slots of their own.
-struct Keeper<S>(Service<S>);
+struct Keeper<S>(Arc<Service<S>>);
 
 impl<S: Store> sequences::Keeper for Keeper<S> {
     fn reserve(&mut self, keys: &[BudgetKey], reservation: Reservation, now: Timestamp) -> Decision {

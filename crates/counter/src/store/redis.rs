@@ -112,7 +112,10 @@ impl RedisStore {
         }
         match tokio::time::timeout(self.timeout, self.link.ask(Question::Script(&call))).await {
             Ok(answer) => Reply::new(answer?),
-            Err(_) => Err(StoreError::Slow),
+            Err(_) => {
+                self.link.gave_up();
+                Err(StoreError::Slow)
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 //! more. It pipelines by itself whatever is asked at the same time.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -25,11 +26,17 @@ const CLUSTER_RETRIES: u32 = 2;
 /// Milliseconds between them; a deadline is not much longer.
 const CLUSTER_RETRY_WAIT: u64 = 10;
 
+/// Questions in a row without an answer after which the connection is made again: whoever was at its other end
+/// may be gone without a word, and only a new one finds whoever took its place.
+const UNANSWERED_MOST: u32 = 8;
+
 pub(super) struct Link {
     source: Source,
     config: AsyncConnectionConfig,
     /// Numbered, so that of many calls that see it break only the first throws it away.
     current: Mutex<(u64, Option<Connection>)>,
+    /// Questions in a row that were given up.
+    unanswered: AtomicU32,
 }
 
 enum Source {
@@ -96,7 +103,12 @@ impl Link {
         // The store has its own time limit on every step; that of the crate would say the same once more.
         let config =
             AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(Some(timeout));
-        Ok(Self { source, config, current: Mutex::new((0, None)) })
+        Ok(Self { source, config, current: Mutex::new((0, None)), unanswered: AtomicU32::new(0) })
+    }
+
+    /// A question was given up after its time.
+    pub(super) fn gave_up(&self) {
+        self.unanswered.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Asks, and once more on a new connection if the old one broke.
@@ -104,7 +116,10 @@ impl Link {
         let (number, mut connection) = self.connection().await?;
         match question.ask(&mut connection).await {
             Err(error) if is_lost(&error) => self.lost(number).await,
-            result => return result.map_err(|error| told(&error)),
+            result => {
+                self.unanswered.store(0, Ordering::Relaxed);
+                return result.map_err(|error| told(&error));
+            }
         }
         let (number, mut connection) = self.connection().await?;
         let result = question.ask(&mut connection).await;
@@ -169,6 +184,10 @@ impl Link {
 
     async fn connection(&self) -> Result<(u64, Connection), StoreError> {
         let mut current = self.current.lock().await;
+        if self.unanswered.load(Ordering::Relaxed) >= UNANSWERED_MOST {
+            self.unanswered.store(0, Ordering::Relaxed);
+            current.1 = None;
+        }
         if let (number, Some(connection)) = &*current {
             return Ok((*number, connection.clone()));
         }
