@@ -18,6 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
+use tokio::runtime::{Builder, Runtime};
 use tollgate_budget::wire::{self, Close, Outcome, Purpose, Renewed};
 use tollgate_budget::{
     self as budget, AccountKey, Amount, BudgetKey, Decision, Grant, HoldId, Limit, Mode, OnLeaseEnd, Reason,
@@ -40,7 +41,11 @@ fn wait(millis: u64) {
 }
 
 fn block<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    thread_local! {
+        // One for the whole test: a connection lives in the runtime that made it.
+        static RUNTIME: Runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    }
+    RUNTIME.with(|runtime| runtime.block_on(future))
 }
 
 fn units(units: u64) -> Amount {
@@ -438,6 +443,24 @@ impl Claims for Redis {
 #[test]
 fn redis_keeps_every_promise() {
     Redis(support::RedisServer::start()).all();
+}
+
+struct Cluster(support::RedisCluster);
+
+impl Claims for Cluster {
+    type Store = tollgate_counter::store::redis::RedisStore;
+
+    fn service(&self) -> Arc<Service<Self::Store>> {
+        for master in &self.0.masters {
+            master.command(&["FLUSHALL"]);
+        }
+        Arc::new(Service::new(self.0.store_with_clock_of_test(), now))
+    }
+}
+
+#[test]
+fn a_cluster_of_redis_keeps_every_promise() {
+    Cluster(support::RedisCluster::start()).all();
 }
 
 /// With Redis' own clock, as it is used.

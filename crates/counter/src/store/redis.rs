@@ -93,6 +93,12 @@ impl RedisStore {
         Ok(Self { scripts: Scripts::new(include_str!("redis/clock_of_test.lua")), told: true, ..store })
     }
 
+    /// The hash under which Redis knows the script that takes a hold, once it has been called: a benchmark calls
+    /// it without the service.
+    pub fn reserve_script(&self) -> &str {
+        self.scripts.reserve.get_hash()
+    }
+
     async fn run(
         &self,
         script: &Script,

@@ -30,8 +30,16 @@ impl RedisServer {
         Self::with(&[])
     }
 
+    fn of_cluster(more: &[&str]) -> Self {
+        Self::make(more, |port| vec![format!("cluster-port {}", bus_port(port))])
+    }
+
     /// With these lines of configuration as well.
     pub(crate) fn with(more: &[&str]) -> Self {
+        Self::make(more, |_| Vec::new())
+    }
+
+    fn make(more: &[&str], of_port: impl Fn(u16) -> Vec<String>) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("tollgate-redis-{}-{number}", std::process::id()));
@@ -39,6 +47,7 @@ impl RedisServer {
         let more: Vec<String> = more.iter().map(|line| (*line).to_owned()).collect();
         for _ in 0..TRIES {
             let port = free_port();
+            let more: Vec<String> = more.iter().cloned().chain(of_port(port)).collect();
             if let Some(child) = run(&folder, port, &more) {
                 return Self { child, port, folder, more };
             }
@@ -95,6 +104,58 @@ impl Drop for RedisServer {
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Three masters, a third of the slots each.
+pub(crate) struct RedisCluster {
+    pub(crate) masters: Vec<RedisServer>,
+}
+
+impl RedisCluster {
+    pub(crate) fn start() -> Self {
+        let more = ["cluster-enabled yes", "cluster-node-timeout 2000", "cluster-require-full-coverage no"];
+        let masters: Vec<RedisServer> = (0..3).map(|_| RedisServer::of_cluster(&more)).collect();
+        for (master, slots) in masters.iter().zip([("0", "5460"), ("5461", "10922"), ("10923", "16383")]) {
+            master.command(&["CLUSTER", "ADDSLOTSRANGE", slots.0, slots.1]);
+        }
+        for other in &masters[1..] {
+            let (port, bus) = (other.port.to_string(), bus_port(other.port).to_string());
+            masters[0].command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+        }
+        let cluster = Self { masters };
+        cluster.settle();
+        cluster
+    }
+
+    /// Until every node knows every slot.
+    pub(crate) fn settle(&self) {
+        for master in &self.masters {
+            let knows_all = || {
+                let info: String = redis::from_redis_value(master.command(&["CLUSTER", "INFO"])).unwrap();
+                info.contains("cluster_state:ok")
+                    && info.contains("cluster_slots_ok:16384")
+                    && info.contains("cluster_size:3")
+            };
+            while !knows_all() {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        let nodes: Vec<String> =
+            self.masters.iter().map(|master| format!("127.0.0.1:{}", master.port)).collect();
+        Target::parse(&format!("redis+cluster://{}", nodes.join(","))).unwrap()
+    }
+
+    pub(crate) fn store_with_clock_of_test(&self) -> RedisStore {
+        RedisStore::with_clock_of_test(self.target(), PATIENCE).unwrap()
+    }
+}
+
+/// Of a cluster's node: 10,000 above its own would be out of range for half of all free ports.
+fn bus_port(port: u16) -> u16 {
+    if port < 55_000 { port + 10_000 } else { port - 10_000 }
 }
 
 pub(crate) fn free_port() -> u16 {
