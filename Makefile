@@ -89,6 +89,7 @@ bench-count: toolchain ## the token counter against its oracle, and on hostile t
 	cargo bench -p tollgate-bpe
 
 bench-counter: build-bench build-cli redis venv ## what a shared budget costs: ratios to plain Envoy and to redis-benchmark; R=rounds
+	cargo bench -p tollgate-counter
 	$(VENV)/bin/python benches/counter.py $(R)
 
 soak: build-module build-stub venv ## good and hostile traffic on a real Envoy for TIME=1800 seconds
