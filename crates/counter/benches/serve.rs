@@ -12,6 +12,8 @@
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::string_slice,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
     reason = "a benchmark that cannot go on has failed"
 )]
 
