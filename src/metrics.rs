@@ -110,6 +110,7 @@ pub enum CallOutcome {
     Failing,
     Rejected,
     Nonsense,
+    Full,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -316,6 +317,7 @@ impl CallOutcome {
             Self::Failing => "failing",
             Self::Rejected => "rejected",
             Self::Nonsense => "nonsense",
+            Self::Full => "full",
         }
     }
 }

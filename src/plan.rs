@@ -277,12 +277,13 @@ impl Plan {
     /// the cost in the end.
     pub fn granted(self, places: Vec<Place>) -> Granted {
         let units = self.accounts.iter().map(|account| account.unit);
-        Granted { id: self.id, local: places.into_iter().zip(units).collect(), remote: self.remote() }
+        let local = places.into_iter().zip(units).collect();
+        Granted { id: self.id, local, remote: self.remote(), heard: Heard::No }
     }
 
     /// The hold, as the counter service took it, or would have taken it.
-    pub fn granted_remotely(self) -> Granted {
-        Granted { id: self.id, local: Vec::new(), remote: self.remote() }
+    pub fn granted_remotely(self, heard: Heard) -> Granted {
+        Granted { id: self.id, local: Vec::new(), remote: self.remote(), heard }
     }
 
     fn remote(&self) -> Vec<Remote> {
@@ -330,6 +331,14 @@ pub struct Granted {
     pub id: HoldId,
     local: Vec<(Place, Unit)>,
     remote: Vec<Remote>,
+    heard: Heard,
+}
+
+/// Whether the counter service is known to have taken a hold.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Heard {
+    Yes,
+    No,
 }
 
 impl Granted {
@@ -357,6 +366,11 @@ impl Granted {
 
     pub fn places(&self) -> Vec<Place> {
         self.local.iter().map(|(place, _)| *place).collect()
+    }
+
+    /// Whether the hold would end with its lease at the counter service if nothing more were said of it.
+    pub fn is_kept_remotely(&self) -> bool {
+        self.heard == Heard::Yes
     }
 
     /// What the counter service is told of the end.

@@ -84,7 +84,7 @@ pub fn parse(dialect: Dialect, body: &[u8]) -> Result<Chat<'_>, BodyError> {
 /// What of one request costs tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chat<'a> {
-    /// `None` where the path names it (Azure's deployments).
+    /// By the body; where the path names it (Azure's deployments) that is what counts.
     pub model: Option<Cow<'a, str>>,
     /// In the order of the body; never more than [`MAX_PIECES`].
     pub pieces: Vec<Piece<'a>>,

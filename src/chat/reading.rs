@@ -47,7 +47,7 @@ pub(super) enum Field {
 pub(super) type Fields = &'static [(&'static str, Field)];
 
 /// Every name under which some server takes the cap of one answer.
-const OUTPUT_CAPS: [&str; 7] = [
+const OUTPUT_CAPS: [&str; 8] = [
     "max_tokens",
     "max_completion_tokens",
     "max_output_tokens",
@@ -55,6 +55,8 @@ const OUTPUT_CAPS: [&str; 7] = [
     "max_tokens_to_sample",
     "max_gen_len",
     "num_predict",
+    // llama.cpp's server takes it over `max_tokens`.
+    "n_predict",
 ];
 
 /// The names of the number of answers that are generated, and paid for.

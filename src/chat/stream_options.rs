@@ -10,12 +10,12 @@ use super::{BodyError, Edit, UsageAsk};
 
 /// What the client says of usage in a stream, and what it takes to ask for it in its place.
 pub(super) fn usage(body: &[u8], options: Option<&str>) -> Result<(UsageAsk, Option<Edit>), BodyError> {
-    let options = options.filter(|options| is_spelt_exactly(body, options));
+    let options = options.filter(|options| is_spelt_exactly(body, options, b"\"stream_options\""));
     let Some(options) = options else {
-        let brace = body.iter().position(|byte| *byte == b'{');
-        let at = brace.map(|brace| brace.saturating_add(1));
-        // A stream has at least the member that says so.
-        let with = r#""stream_options":{"include_usage":true},"#;
+        // Last, since of two members of a name most servers take the last, and some look neither at case nor at
+        // escapes. A stream has at least the member that says so, hence the comma.
+        let at = body.iter().rposition(|byte| *byte == b'}');
+        let with = r#","stream_options":{"include_usage":true}"#;
         return Ok((UsageAsk::Absent, at.map(|at| Edit { at: at..at, with })));
     };
     let within = within(body, options);
@@ -25,14 +25,15 @@ pub(super) fn usage(body: &[u8], options: Option<&str>) -> Result<(UsageAsk, Opt
     }
     let found = serde_json::from_str::<StreamOptions<'_>>(options)
         .map_err(|_| BodyError::WrongType { field: "stream_options" })?;
+    let last = within.and_then(|at| {
+        let at = at.end.checked_sub(1)?;
+        let with = if found.members == 0 { r#""include_usage":true"# } else { r#","include_usage":true"# };
+        Some(Edit { at: at..at, with })
+    });
     match found.include_usage {
-        Include::Missing => {
-            let at = within.map(|at| at.start.saturating_add(1));
-            let with = match found.members {
-                0 => r#""include_usage":true"#,
-                _ => r#""include_usage":true,"#,
-            };
-            Ok((UsageAsk::Absent, at.map(|at| Edit { at: at..at, with })))
+        Include::Missing => Ok((UsageAsk::Absent, last)),
+        Include::Given("true" | "false" | "null") if !found.is_spelt_exactly(body) => {
+            Ok((UsageAsk::Refused, last))
         }
         Include::Given("true") => Ok((UsageAsk::Asked, None)),
         Include::Given(literal @ ("false" | "null")) => {
@@ -46,10 +47,9 @@ pub(super) fn usage(body: &[u8], options: Option<&str>) -> Result<(UsageAsk, Opt
 
 /// Whether the key before a value is the one that every server knows. One that differs in case is read by some
 /// and ignored by most, so nothing asked under it can be relied on.
-fn is_spelt_exactly(body: &[u8], options: &str) -> bool {
-    let before = within(body, options).and_then(|place| body.get(..place.start)).unwrap_or_default();
-    let key = before.trim_ascii_end().strip_suffix(b":").unwrap_or_default().trim_ascii_end();
-    key.ends_with(b"\"stream_options\"")
+fn is_spelt_exactly(body: &[u8], value: &str, key: &[u8]) -> bool {
+    let before = within(body, value).and_then(|place| body.get(..place.start)).unwrap_or_default();
+    before.trim_ascii_end().strip_suffix(b":").unwrap_or_default().trim_ascii_end().ends_with(key)
 }
 
 /// Where a slice of the body stands in it.
@@ -63,6 +63,15 @@ fn within(body: &[u8], slice: &str) -> Option<Range<usize>> {
 struct StreamOptions<'a> {
     members: usize,
     include_usage: Include<'a>,
+}
+
+impl StreamOptions<'_> {
+    fn is_spelt_exactly(&self, body: &[u8]) -> bool {
+        match self.include_usage {
+            Include::Given(literal) => is_spelt_exactly(body, literal, b"\"include_usage\""),
+            Include::Missing | Include::Twice => false,
+        }
+    }
 }
 
 #[derive(Default)]

@@ -4,9 +4,10 @@
 //! most lenient upstream would read them: without the query, with percent-escapes of plain characters
 //! undone, empty and dot segments resolved.
 
+use std::borrow::Cow;
 use std::fmt;
 
-/// A name with `*` for any run of characters.
+/// A name with `*` for any run of characters. Case is not looked at, as some servers of models do not.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Glob(pub String);
 
@@ -42,7 +43,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
                 retry = Some((p, n));
                 p += 1;
             }
-            (Some(&wanted), _) if wanted == byte => (p, n) = (p + 1, n + 1),
+            (Some(wanted), _) if wanted.eq_ignore_ascii_case(&byte) => (p, n) = (p + 1, n + 1),
             (_, Some((star, taken))) => {
                 retry = Some((star, taken + 1));
                 (p, n) = (star + 1, taken + 1);
@@ -126,6 +127,22 @@ impl RequestPath {
         let path = unescaped(path.as_bytes());
         Self([EmptySegments::Merged, EmptySegments::Kept].map(|empty| segments(&path, empty)))
     }
+
+    /// The model that the path names: Azure's `…/deployments/NAME/…`, whose servers do not look at the body's,
+    /// and Vertex' `…/models/NAME:verb`.
+    pub fn model(&self) -> Option<Cow<'_, str>> {
+        let [merged, _] = &self.0;
+        let after = |name: &[u8]| {
+            let place = merged.iter().rposition(|segment| segment.eq_ignore_ascii_case(name))?;
+            merged.get(place.checked_add(1)?).map(Vec::as_slice)
+        };
+        let verb = || {
+            let last = after(b"models").filter(|named| merged.last().is_some_and(|last| last == named))?;
+            let colon = last.iter().rposition(|byte| *byte == b':')?;
+            last.get(..colon)
+        };
+        after(b"deployments").or_else(verb).map(String::from_utf8_lossy)
+    }
 }
 
 fn segments(path: &[u8], empty: EmptySegments) -> Vec<Vec<u8>> {
@@ -197,6 +214,7 @@ mod tests {
             ("a*b*c", "a-b-b-c", true),
             ("a*b*c", "a-b-b-c-", false),
             ("claude-*-4-5*", "claude-sonnet-4-5-20250929", true),
+            ("gpt-4o*", "GPT-4o-Mini", true),
         ];
         for (pattern, name, expected) in cases {
             assert_eq!(Glob(pattern.into()).matches(name), expected, "{pattern} on {name}");
@@ -233,6 +251,24 @@ mod tests {
             ["/v1/chat/completions/x", "/chat/completions", "/v1/chat", "/", "", "%", "/v1/chat%2completions"]
         {
             assert!(!route.matches(&RequestPath::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_path_may_name_the_model() {
+        for (path, model) in [
+            ("/openai/deployments/my-gpt/chat/completions?api-version=1", Some("my-gpt")),
+            ("/openai/Deployments/my%2Dgpt/embeddings", Some("my-gpt")),
+            (
+                "/v1/projects/p/locations/l/publishers/anthropic/models/claude-opus-4@1:rawPredict",
+                Some("claude-opus-4@1"),
+            ),
+            ("/v1/models/gpt-4o", None),
+            ("/v1/models/a:b/chat/completions", None),
+            ("/v1/chat/completions", None),
+            ("/deployments", None),
+        ] {
+            assert_eq!(RequestPath::new(path).model().as_deref(), model, "{path}");
         }
     }
 

@@ -14,7 +14,7 @@ mod text;
 
 use tollgate_budget::Tokens;
 
-use crate::chat::{Chat, Context, Framing, OutputCap, Piece};
+use crate::chat::{Answering, Chat, Context, Framing, OutputCap, Piece};
 use crate::config::{HoldRules, ModelRule, Tokenizer};
 use image::ImageRule;
 use learned::Correction;
@@ -159,10 +159,15 @@ fn doubt(chat: &Chat<'_>) -> Doubt {
 /// The most that the answers may cost: the cap (or the model's default) for each, within what the model
 /// can do, and the whole within what one hold may be.
 pub fn output(chat: &Chat<'_>, model: &ModelRule, hold: &HoldRules) -> Tokens {
+    // What is fetched later is settled by nobody, so nothing corrects a hold that was too small.
+    let uncapped = match chat.answering {
+        Answering::Now => model.default_output,
+        Answering::Later => model.max_output,
+    };
     let each = match chat.output_cap {
-        OutputCap::Absent | OutputCap::NotACap => model.default_output,
+        OutputCap::Absent | OutputCap::NotACap => uncapped,
         OutputCap::AtMost(cap) => Tokens::new(cap),
-        OutputCap::AtMostOrNone(cap) => Tokens::new(cap).max(model.default_output),
+        OutputCap::AtMostOrNone(cap) => Tokens::new(cap).max(uncapped),
         OutputCap::NoOutput => Tokens::ZERO,
     };
     each.min(model.max_output).saturating_mul(chat.choices).min(hold.max_output)

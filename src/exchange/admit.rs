@@ -1,5 +1,7 @@
 //! From a whole body to the question that it puts to the store.
 
+use std::borrow::Cow;
+
 use tollgate_budget::{Decision, Tokens, Unit};
 
 use super::ask::refuse;
@@ -80,10 +82,13 @@ impl Gathering {
 
     fn read(self, bytes: &[u8], step: &mut Step<'_>) -> State {
         let Some(dialect) = Dialect::of(self.request.api) else { return State::Passing };
-        let chat = match chat::parse(dialect, bytes) {
+        let mut chat = match chat::parse(dialect, bytes) {
             Ok(chat) => chat,
             Err(error) => return step.refuse_body(reason(error), error.to_string()),
         };
+        if let Some(named) = self.request.path.model() {
+            chat.model = Some(Cow::Owned(named.into_owned()));
+        }
         let name = chat.model.as_deref().unwrap_or_default();
         step.record.model = Some(record::name(name.as_bytes()));
         let config = &step.gate.config;

@@ -1,6 +1,6 @@
 //! From the upstream's first header to the settlement.
 
-use tollgate_budget::{Span, Tokens};
+use tollgate_budget::{OnLeaseEnd, Span, Tokens};
 
 use super::gather::text;
 use super::record::{OverHold, Status};
@@ -209,8 +209,16 @@ impl Open {
         State::Ended
     }
 
-    /// The hold ends with its lease.
+    /// The hold ends with its lease. One that the counter service may never have heard of would not: what its
+    /// lease would come to is charged at once.
     fn leave_open(self, step: &mut Step<'_>) -> State {
+        let held = Toll { input: self.estimate.prompt, output: self.covered };
+        match step.gate.config.hold.on_lease_end {
+            OnLeaseEnd::Charge if !self.hold.is_kept_remotely() => {
+                self.hold.settlement(held).into_iter().for_each(|end| step.post(Letter::Settlement(end)));
+            }
+            OnLeaseEnd::Charge | OnLeaseEnd::Release => {}
+        }
         step.record.status = Status::Ok;
         step.count(Metric::Settlements { outcome: SettledAs::Later }, 1);
         step.close_record();

@@ -14,8 +14,8 @@ use super::{Effect, Step};
 use crate::config::OnOutage;
 use crate::local::{Place, Reserved, StoreError};
 use crate::metrics::{self, Metric, Outcome, StoreErrorKind};
-use crate::plan::{Account, Granted, Toll};
-use crate::remote::{self, Letter, Question, Said};
+use crate::plan::{Account, Granted, Heard, Toll};
+use crate::remote::{self, Letter, Outage, Question, Said};
 use crate::reply::{Requested, limits};
 use crate::usage::HideUsage;
 
@@ -38,7 +38,7 @@ impl Asking {
                 step.effects.push(Effect::Reserve(self.plan.reservation(self.toll(), &config.hold)));
                 State::Asking(Box::new(self))
             }
-            Some(_) if self.plan.accounts.is_empty() => self.forward(&NOTHING_KNOWN, None, step),
+            Some(_) if self.plan.accounts.is_empty() => self.forward(&NOTHING_KNOWN, By::Counter, step),
             Some(service) if service.is_asked(step.now) => {
                 let hold = self.plan.hold(Purpose::Take, self.toll(), config);
                 step.effects.push(Effect::Ask(Question::hold(&hold)));
@@ -73,10 +73,15 @@ impl Asking {
         }
         let charges = self.plan.accounts.len();
         match step.hear(metrics::Call::Holds, remote::decision(said, charges)) {
-            Ok(Decision::Granted(grant)) => self.forward(&grant, None, step),
+            Ok(Decision::Granted(grant)) => self.forward(&grant, By::Counter, step),
             Ok(Decision::Refused(refusal)) => refuse(&self.plan.accounts, &refusal, self.toll(), step),
             // An id of ours that was settled before it was asked for: not ours after all.
             Ok(Decision::AlreadySettled) => step.unavailable(StoreErrorKind::Unreadable),
+            // Asked again it may have room. That this subject's account is not kept is no outage of others'.
+            Err(Outage::Full) => {
+                self.take_back(step);
+                step.unavailable(StoreErrorKind::Full)
+            }
             Err(_) => {
                 self.call = match self.call {
                     Call::None => Call::None,
@@ -99,7 +104,7 @@ impl Asking {
                 step.effects.push(Effect::Reserve(share));
                 State::Asking(Box::new(self))
             }
-            OnOutage::Allow => self.forward(&NOTHING_KNOWN, None, step),
+            OnOutage::Allow => self.forward(&NOTHING_KNOWN, By::Nobody, step),
             OnOutage::Deny => {
                 self.take_back(step);
                 step.unavailable(StoreErrorKind::Away)
@@ -110,7 +115,7 @@ impl Asking {
     pub(super) fn decided(self, answer: Result<Reserved, StoreError>, step: &mut Step<'_>) -> State {
         let decision = match answer {
             Ok(Reserved { decision: Decision::Granted(grant), places }) => {
-                return self.forward(&grant, Some(places), step);
+                return self.forward(&grant, By::Memory(places), step);
             }
             Ok(Reserved { decision, .. }) => Ok(decision),
             Err(error) => Err(error),
@@ -132,16 +137,15 @@ impl Asking {
         }
     }
 
-    /// `places`: where the proxy's memory took it, if it did.
-    fn forward(self, grant: &Grant, places: Option<Vec<Place>>, step: &mut Step<'_>) -> State {
+    fn forward(self, grant: &Grant, by: By, step: &mut Step<'_>) -> State {
         let shadowed = grant.shadow_over.first().and_then(|index| self.plan.accounts.get(*index));
         match shadowed {
             Some(account) => step.decide(Outcome::Shadowed, Some(account.rule)),
             None => step.decide(Outcome::Granted, None),
         }
         let mut announce = announcement(&self.plan.accounts, &grant.standings, step);
-        announce.extend(self.way_around(grant, places.as_deref(), step));
-        for (account, place) in self.plan.accounts.iter().zip(places.iter().flatten()) {
+        announce.extend(by.way_around(step));
+        for (account, place) in self.plan.accounts.iter().zip(by.places()) {
             if place.is_overflow() {
                 step.count(Metric::OverflowCharges { limit: account.rule }, 1);
                 announce.push((limits::OVERFLOW_NAME, step.limit_name(account.rule)));
@@ -158,9 +162,10 @@ impl Asking {
             Call::None => {}
             Call::Waiting { .. } | Call::Unanswered => step.effects.push(Effect::ResumeRequest),
         }
-        let hold: Granted = match places {
-            Some(places) => self.plan.granted(places),
-            None => self.plan.granted_remotely(),
+        let hold: Granted = match by {
+            By::Memory(places) => self.plan.granted(places),
+            By::Counter => self.plan.granted_remotely(Heard::Yes),
+            By::Nobody => self.plan.granted_remotely(Heard::No),
         };
         State::Open(Box::new(Open {
             covered: self.estimate.output,
@@ -173,22 +178,6 @@ impl Asking {
             renewed: step.now,
             answer: Answer::Awaited,
         }))
-    }
-
-    /// Says that the counter service had no word in it.
-    fn way_around(
-        &self,
-        grant: &Grant,
-        places: Option<&[Place]>,
-        step: &Step<'_>,
-    ) -> Option<(&'static str, String)> {
-        step.gate.service.as_ref()?;
-        let word = match places {
-            Some(_) => "local",
-            None if grant.standings.is_empty() && !self.plan.accounts.is_empty() => "allow",
-            None => return None,
-        };
-        Some((limits::OUTAGE_NAME, word.to_owned()))
     }
 
     /// The stream ended before the store answered.
@@ -212,6 +201,35 @@ impl Asking {
                 step.post(Letter::Settlement(self.plan.withdrawal()));
             }
         }
+    }
+}
+
+/// Who let a request pass.
+enum By {
+    /// This proxy's memory, in these places.
+    Memory(Vec<Place>),
+    Counter,
+    /// The policy, while the counter service is away.
+    Nobody,
+}
+
+impl By {
+    fn places(&self) -> &[Place] {
+        match self {
+            Self::Memory(places) => places,
+            Self::Counter | Self::Nobody => &[],
+        }
+    }
+
+    /// Says that the counter service, where there is one, had no word in it.
+    fn way_around(&self, step: &Step<'_>) -> Option<(&'static str, String)> {
+        step.gate.service.as_ref()?;
+        let word = match self {
+            Self::Memory(_) => "local",
+            Self::Nobody => "allow",
+            Self::Counter => return None,
+        };
+        Some((limits::OUTAGE_NAME, word.to_owned()))
     }
 }
 

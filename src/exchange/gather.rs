@@ -117,11 +117,18 @@ fn refuse_unread(unread: Unread, step: &mut Step<'_>) -> State {
     }
 }
 
-/// Headers that name the caller to us and are not the upstream's business.
+/// Orders that a proxy takes from a client where it does not know that it stands at the edge: to repeat a
+/// request, for which the provider would be paid each time, or to give up on the answer.
+const ORDERS: [&str; 4] = ["x-envoy-retr", "x-envoy-max-retries", "x-envoy-hedge", "x-envoy-upstream-rq-"];
+
+/// Headers that name the caller to us and are not the upstream's business, and orders to the proxy.
 fn strip(headers: &Headers<'_>, step: &mut Step<'_>) {
     let names = step.gate.config.stripped_headers();
     let present = names.filter(|name| header(headers, name).is_some());
     step.effects.extend(present.map(|name| Effect::RemoveRequestHeader(name.to_owned())));
+    let names = headers.iter().filter_map(|(name, _)| std::str::from_utf8(name).ok());
+    let orders = names.filter(|name| ORDERS.iter().any(|order| name.starts_with(order)));
+    step.effects.extend(orders.map(|name| Effect::RemoveRequestHeader(name.to_owned())));
 }
 
 fn look(caller: Caller<'_>, step: &mut Step<'_>) -> State {

@@ -1,6 +1,5 @@
 //! Settlements and renewals on their way to the service.
 
-use serde::Serialize;
 use tollgate_budget::Timestamp;
 use tollgate_budget::wire::{self, Outcome, Renewed};
 
@@ -69,8 +68,8 @@ const fn settled_as(outcome: Outcome) -> Option<SettledAs> {
 
 #[derive(Debug, Default)]
 pub(super) struct Mail {
-    settlements: Outbox<wire::Settlement>,
-    renewals: Outbox<wire::Renewal>,
+    settlements: Outbox,
+    renewals: Outbox,
 }
 
 impl Mail {
@@ -85,10 +84,10 @@ impl Mail {
     /// Returns how many settlements were given up for it.
     pub(super) fn put(&mut self, letter: Letter) -> u64 {
         match letter {
-            Letter::Settlement(settlement) => self.settlements.push(settlement),
+            Letter::Settlement(settlement) => self.settlements.push(json(&settlement)),
             Letter::Renewal(renewal) => {
                 // A renewal that is lost leaves its stream to its settlement.
-                self.renewals.push(renewal);
+                self.renewals.push(json(&renewal));
                 0
             }
         }
@@ -96,20 +95,11 @@ impl Mail {
 
     /// Renewals first: they are few, and a lease does not wait.
     pub(super) fn next(&mut self, now: Timestamp) -> Option<Parcel> {
-        #[derive(Serialize)]
-        struct Renewals<'a> {
-            renewals: Vec<&'a wire::Renewal>,
-        }
-        #[derive(Serialize)]
-        struct Settlements<'a> {
-            settlements: Vec<&'a wire::Settlement>,
-        }
         if let Some(batch) = self.renewals.next_batch(now) {
-            let body = json(&Renewals { renewals: batch.collect() });
+            let body = list("renewals", batch);
             return Some(Parcel { post: Post::Renewals, path: wire::RENEWALS, body });
         }
-        let batch = self.settlements.next_batch(now)?;
-        let body = json(&Settlements { settlements: batch.collect() });
+        let body = list("settlements", self.settlements.next_batch(now)?);
         Some(Parcel { post: Post::Settlements, path: wire::SETTLEMENTS, body })
     }
 
@@ -130,8 +120,21 @@ impl Mail {
     }
 }
 
-fn deliver<L, O>(
-    outbox: &mut Outbox<L>,
+/// [`wire::Settlements`] or [`wire::Renewals`], of letters that are JSON already.
+fn list<'a>(name: &str, letters: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut body = format!("{{\"{name}\":[").into_bytes();
+    for (place, letter) in letters.enumerate() {
+        if place > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(letter);
+    }
+    body.extend_from_slice(b"]}");
+    body
+}
+
+fn deliver<O>(
+    outbox: &mut Outbox,
     reply: Result<Vec<O>, Outage>,
     is_final: impl Fn(&O) -> bool,
     end: Said<'_>,

@@ -63,6 +63,8 @@ pub enum Outage {
     Rejected,
     /// Not an answer to what was asked.
     Nonsense,
+    /// It is well, and has no room for this subject: no outage at all, and others are not to suffer from it.
+    Full,
 }
 
 impl Post {
@@ -84,6 +86,7 @@ impl Outage {
             Self::Failing => Some(CallOutcome::Failing),
             Self::Rejected => Some(CallOutcome::Rejected),
             Self::Nonsense => Some(CallOutcome::Nonsense),
+            Self::Full => Some(CallOutcome::Full),
         }
     }
 }
@@ -101,7 +104,7 @@ impl Service {
     pub fn learn<T>(&self, outcome: &Result<T, Outage>, now: Timestamp) {
         let mut breaker = self.breaker.get();
         match outcome {
-            Ok(_) => breaker.succeeded(now),
+            Ok(_) | Err(Outage::Full) => breaker.succeeded(now),
             Err(Outage::Avoided) => {}
             Err(_) => breaker.failed(now),
         }
@@ -199,10 +202,21 @@ fn read<T: DeserializeOwned>(end: Said<'_>) -> Result<T, Outage> {
         }
         Ok(Some(Response { status: 400..=499, .. })) => Err(Outage::Rejected),
         Ok(None | Some(Response { status: 504, .. })) => Err(Outage::Silent),
+        Ok(Some(Response { status: 503, body })) if is_full(body) => Err(Outage::Full),
         Ok(Some(Response { status: 500..=599, .. })) => Err(Outage::Failing),
         Ok(Some(_)) => Err(Outage::Nonsense),
         Err(Unsent) => Err(Outage::Unsent),
     }
+}
+
+/// Whether a problem of the service's (RFC 9457) is of the type that says so.
+fn is_full(body: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Problem<'a> {
+        #[serde(rename = "type")]
+        kind: &'a str,
+    }
+    serde_json::from_slice::<Problem<'_>>(body).is_ok_and(|problem| problem.kind.ends_with("store-full"))
 }
 
 /// Messages are made of strings and numbers only, so they always have a text.
@@ -257,6 +271,9 @@ mod tests {
         ] {
             assert_eq!(read(status, r#"{"decision":"already_settled"}"#), Err(outage), "{status}");
         }
+        let problem = |kind: &str| format!(r#"{{"type":"urn:{kind}","title":"x","status":503}}"#);
+        assert_eq!(read(503, &problem("store-full")), Err(Outage::Full));
+        assert_eq!(read(503, &problem("store-unavailable")), Err(Outage::Failing));
         assert_eq!(decision(Ok(None), 2), Err(Outage::Silent));
         assert_eq!(decision(Err(Unsent), 2), Err(Outage::Unsent));
         let two = format!(r#"{{"standings":[{STANDING},{STANDING}]}}"#);

@@ -8,7 +8,9 @@ use super::{launch, limit, merged, policy};
 use crate::ProxyUnderTest;
 use crate::common::counter::{Manner, TARGET};
 use crate::common::proxy::{Proxy, Seen, Setup, Stream};
-use crate::common::requests::{Ask, DONE, PROMPT, answer, begin_events, delta, send_events, usage_event};
+use crate::common::requests::{
+    Ask, DONE, PROMPT, answer, answer_json, begin_events, delta, send_events, usage_event,
+};
 
 /// One limit on tokens, by the day, kept at the service.
 fn at_the_counter(amount: u64, more: Value) -> Value {
@@ -288,6 +290,50 @@ fn what_the_service_does_not_understand_is_given_up_and_counted() {
     proxy.advance(1000);
     assert_eq!(proxy.metric("tollgate_settlements_total;outcome=lost"), 1);
     assert_eq!(proxy.metric("tollgate_outbox_depth"), 0);
+}
+
+#[test]
+fn a_service_without_room_for_one_subject_is_well_for_all_others() {
+    let full = r#"{"type":"urn:tollgate:problem:store-full","title":"The store is full","status":503}"#;
+    let proxy = launch(&on_outage(1000, "allow"));
+    proxy.counter().behave(Manner::Says(503, full));
+    for _ in 0..10 {
+        let seen = Ask::new(10).tenant("stranger").send(&proxy).seen();
+        assert_eq!((seen.status(), seen.untouched_upstream()), (503, true));
+    }
+    assert_eq!(proxy.metric("tollgate_store_errors_total;kind=full"), 10);
+    proxy.counter().behave(Manner::Answers);
+    let stream = Ask::new(10).send(&proxy);
+    answer(&stream, 10, 20);
+    assert_eq!(stream.seen().header("x-tollgate-outage"), None, "nobody was kept from asking");
+}
+
+#[test]
+fn an_answer_that_comes_later_is_charged_after_an_outage_as_its_hold_would_be() {
+    let body = json!({"model": "gpt-4o", "input": "Hello", "background": true, "max_output_tokens": 100});
+    for (word, on_lease_end, spent) in
+        [("local", "charge", 1), ("allow", "charge", 1), ("allow", "release", 0)]
+    {
+        let hold = json!({"hold": {"lease": "10s", "on_lease_end": on_lease_end}});
+        let proxy = launch(&merged(on_outage(10_000, word), hold));
+        proxy.counter().behave(Manner::Unreachable);
+        let stream = Ask::json(&body).path("/v1/responses").send(&proxy);
+        answer_json(&stream, &json!({"id": "r", "object": "response", "status": "queued", "usage": null}));
+        back(&proxy);
+        let (held, found) = account(&proxy, 10_000);
+        assert_eq!((held, found >= 100), (0, spent == 1), "{word}, {on_lease_end}: {found}");
+    }
+}
+
+#[test]
+fn an_answer_that_comes_later_keeps_its_hold_at_the_service() {
+    let body = json!({"model": "gpt-4o", "input": "Hello", "background": true, "max_output_tokens": 100});
+    let proxy = launch(&at_the_counter(10_000, json!({})));
+    let stream = Ask::json(&body).path("/v1/responses").send(&proxy);
+    answer_json(&stream, &json!({"id": "r", "object": "response", "status": "queued", "usage": null}));
+    proxy.advance(2000);
+    let (held, spent) = account(&proxy, 10_000);
+    assert!(held >= 100 && spent == 0, "{held} {spent}");
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn the_rest_of_a_rewritten_body_stays_byte_for_byte() {
     let text = "{ \"model\":\"gpt-4o\",\"n\" : 1.0e0,\n \"messages\":[{\"role\":\"user\",\"content\":\"H\\u0069\"}] ,\"stream\":true, \"max_tokens\":9 }";
     let upstream = Ask::raw(text).send(&proxy).seen().upstream.text();
     assert!(asked_for_usage(upstream.as_bytes()));
-    let without = upstream.replacen("\"stream_options\":{\"include_usage\":true},", "", 1);
+    let without = upstream.replacen(",\"stream_options\":{\"include_usage\":true}", "", 1);
     assert_eq!(without, text);
 }
 
@@ -51,6 +51,29 @@ fn a_refusal_of_usage_is_overruled_and_still_hidden() {
     begin_events(&stream);
     send_events(&stream, &[&usage_event(9, 1), DONE]);
     assert_eq!(stream.seen().client.text(), DONE);
+}
+
+/// Some servers look neither at case nor, of two members of one name, at any but the last.
+#[test]
+fn no_spelling_of_a_refusal_has_the_last_word() {
+    let proxy = launch(&tokens(100_000));
+    for options in [
+        r#""stream\u005foptions":{"include_usage":false}"#,
+        r#""Stream_Options":{"include_usage":false}"#,
+        r#""stream_options":{"Include_Usage":false}"#,
+        r#""stream_options":{"Include_Usage":false,"x":1}"#,
+    ] {
+        let body = format!(r#"{{"model":"gpt-4o","stream":true,"max_tokens":9,{options}}}"#);
+        let seen = Ask::raw(body).send(&proxy).seen();
+        let text = seen.upstream.text();
+        let last = text.to_ascii_lowercase().rfind("include_usage").and_then(|at| text.get(at..));
+        assert!(last.is_some_and(|last| last.starts_with("include_usage\":true")), "{options}: {text}");
+        assert!(text.contains(r#""include_usage":true"#), "{text}");
+        seen.check_framing();
+    }
+    let twice =
+        r#"{"model":"gpt-4o","stream":true,"stream_options":{"include_usage":true,"Include_Usage":false}}"#;
+    assert_eq!(Ask::raw(twice).send(&proxy).seen().status(), 400);
 }
 
 #[test]

@@ -149,6 +149,40 @@ fn each_tier_has_its_amount_and_an_unknown_one_the_defaults() {
 }
 
 #[test]
+fn a_model_that_the_path_names_is_the_one_that_counts() {
+    let only = merged(limit("tokens", "tokens", 50), json!({"when": {"models": ["gpt-4o*", "claude-*"]}}));
+    let proxy = launch(&policy(json!([only])));
+    let azure = "/openai/deployments/gpt-4o/chat/completions";
+    let vertex = "/v1/projects/p/locations/l/publishers/anthropic/models/claude-opus-4:rawPredict";
+    for ask in [
+        Ask::new(100).with("model", json!(null)).path(azure),
+        Ask::new(100).with("model", json!("cheap")).path(azure),
+        Ask::new(100).with("model", json!("cheap")).path(vertex),
+        Ask::new(100).with("model", json!("GPT-4o")),
+    ] {
+        assert_eq!(ask.send(&proxy).seen().status(), 413, "{}", ask.path);
+    }
+    assert!(Ask::new(100).with("model", json!("cheap")).send(&proxy).seen().passed());
+}
+
+#[test]
+fn orders_that_a_client_gives_the_proxy_do_not_multiply_its_request() {
+    let proxy = launch(&tokens(1000));
+    let orders = [
+        "x-envoy-retry-on",
+        "x-envoy-retriable-status-codes",
+        "x-envoy-max-retries",
+        "x-envoy-hedge-on-per-try-timeout",
+        "x-envoy-upstream-rq-timeout-ms",
+        "x-envoy-upstream-rq-per-try-timeout-ms",
+    ];
+    let ask = orders.iter().fold(Ask::new(10), |ask, order| ask.header(order, "1"));
+    let upstream = ask.header("x-envoy-external-address", "203.0.113.1").send(&proxy).seen().upstream;
+    assert!(upstream.ended && orders.iter().all(|order| upstream.header(order).is_none()), "{upstream:?}");
+    assert!(upstream.header("x-envoy-external-address").is_some(), "that is no order");
+}
+
+#[test]
 fn a_model_by_another_name_is_counted_as_what_it_stands_for() {
     let models = json!([
         {"match": "gpt-4o*", "tokenizer": "o200k_base"},
