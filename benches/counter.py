@@ -38,7 +38,7 @@ def main():
             return process
 
         stub = started(gateway.Stub("--threads", "1"))
-        redis = started(gateway.Redis())
+        redis = started(gateway.Redis(fsync="everysec"))
         service = started(gateway.Counter(redis.url)).wait_until_ready()
         peers = {
             "plain": Peer(started(proxy.envoy(stub, "plain"))),
@@ -59,9 +59,10 @@ class Peer:
         self.envoy, self.behind = envoy, behind
 
     def load(self, body, flags):
-        before = sum(process.cpu_seconds() for process in self.behind)
+        before = [process.cpu_seconds() for process in self.behind]
         report = proxy.load(self.envoy, body, *flags)
-        report["cpu"] += sum(process.cpu_seconds() for process in self.behind) - before
+        report["behind"] = [process.cpu_seconds() - begun for process, begun in zip(self.behind, before)]
+        report["cpu"] += sum(report["behind"])
         return report
 
 
@@ -71,7 +72,8 @@ def one_round(peers, body, number):
     for name in PEERS[turn:] + PEERS[:turn]:
         peers[name].load(body, ("--requests", "50", "--connections", "4"))
         busy, alone = (peers[name].load(body, flags) for flags in (BUSY, ALONE))
-        found[name] = {"cpu": proxy.cpu_per_request(busy), "rate": busy["count"] / 3,
+        found[name] = {"cpu": proxy.cpu_per_request(busy),
+                       "behind": [each * 1e6 / busy["count"] for each in busy["behind"]], "rate": busy["count"] / 3,
                        "p50": alone["latency_us"]["p50"], "p99": alone["latency_us"]["p99"]}
     return found
 
@@ -94,6 +96,8 @@ def markdown(measured, rounds, avoided):
         cells = [f"{statistics.median(one[peer][key] for one in measured):.0f} {unit}" for peer in PEERS]
         said = f"**{statistics.median(ratios):.2f}** ({min(ratios):.2f}–{max(ratios):.2f})" + proxy.target(limit)
         lines.append("| " + " | ".join([name, *cells, said]) + " |")
+    service, redis = (statistics.median(one["shared"]["behind"][place] for one in measured) for place in range(2))
+    lines += ["", f"Of the CPU of `shared`, the service takes {service:.0f} µs and Redis {redis:.0f} µs a request."]
     return "\n".join(lines)
 
 

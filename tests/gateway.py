@@ -154,14 +154,15 @@ class Received:
 
 
 class Redis(Process):
-    """Keeps its data over restarts, every write of it: nothing acknowledged is lost when it is killed."""
+    """Keeps its data over restarts. `fsync="always"`: nothing acknowledged is lost when it is killed; as it ships,
+    "everysec"."""
 
-    def __init__(self, port=None, folder=None):
+    def __init__(self, port=None, folder=None, fsync="always"):
         self.port = port or free_port()
         self.folder = folder or LOGS / f"redis-{os.getpid()}-{next(_numbers)}"
         self.folder.mkdir(parents=True, exist_ok=True)
         command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder),
-                   "--appendonly", "yes", "--appendfsync", "always", "--save", ""]
+                   "--appendonly", "yes", "--appendfsync", fsync, "--save", ""]
         super().__init__(command, f"redis-{self.port}.log")
         self.url = f"redis://127.0.0.1:{self.port}"
         assert eventually(self.answers, START_WITHIN), f"redis-server did not start:\n{self.log()}"

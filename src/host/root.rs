@@ -42,6 +42,9 @@ impl Context for Root {
         let Some(worker) = &self.worker else { return true };
         worker.tick();
         self.leaving = worker.owes();
+        if !self.leaving {
+            worker.take_leave();
+        }
         !self.leaving
     }
 
@@ -49,7 +52,7 @@ impl Context for Root {
         let Some(worker) = &self.worker else { return };
         worker.call_ended(token, CallResponse::read(headers, body).as_ref());
         if self.leaving && !worker.owes() {
-            worker.tell();
+            worker.take_leave();
             self.leaving = false;
             if calls::done().is_err() {
                 calls::log(Level::Warn, "tollgate: the host failed at taking leave");

@@ -149,6 +149,17 @@ impl Worker {
         self.gate.service.as_ref().is_some_and(|service| service.undelivered() > 0 && !service.is_avoided())
     }
 
+    /// What could not be told to the counter service is lost, and counted as such.
+    pub(super) fn take_leave(&self) {
+        if let (Some(line), Some(service)) = (&self.line, &self.gate.service) {
+            self.count(Metric::Settlements { outcome: SettledAs::Lost }, service.give_up());
+            let (letters, avoided) = line.changes(service);
+            self.add(Metric::OutboxDepth, letters);
+            self.add(Metric::BreakersOpen, avoided.saturating_sub(i64::from(service.is_avoided())));
+        }
+        self.tell();
+    }
+
     fn file(&self, post: Post, receipt: &Receipt) {
         receipt.metrics(post).for_each(|(metric, by)| self.count(metric, by));
     }

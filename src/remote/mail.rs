@@ -81,6 +81,10 @@ impl Mail {
         self.settlements.len().saturating_add(self.renewals.len())
     }
 
+    pub(super) fn settlements_waiting(&self) -> u64 {
+        self.settlements.len() as u64
+    }
+
     /// Returns how many settlements were given up for it.
     pub(super) fn put(&mut self, letter: Letter) -> u64 {
         match letter {

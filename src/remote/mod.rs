@@ -61,6 +61,8 @@ pub enum Outage {
     Failing,
     /// It does not take what we say: a wrong token, another version.
     Rejected,
+    /// It is well, and does not take this one message: no reason to keep others from asking.
+    Misunderstood,
     /// Not an answer to what was asked.
     Nonsense,
     /// It is well, and has no room for this subject: no outage at all, and others are not to suffer from it.
@@ -84,7 +86,7 @@ impl Outage {
             Self::Unsent => Some(CallOutcome::Unsent),
             Self::Silent => Some(CallOutcome::Silent),
             Self::Failing => Some(CallOutcome::Failing),
-            Self::Rejected => Some(CallOutcome::Rejected),
+            Self::Rejected | Self::Misunderstood => Some(CallOutcome::Rejected),
             Self::Nonsense => Some(CallOutcome::Nonsense),
             Self::Full => Some(CallOutcome::Full),
         }
@@ -104,7 +106,7 @@ impl Service {
     pub fn learn<T>(&self, outcome: &Result<T, Outage>, now: Timestamp) {
         let mut breaker = self.breaker.get();
         match outcome {
-            Ok(_) | Err(Outage::Full) => breaker.succeeded(now),
+            Ok(_) | Err(Outage::Full | Outage::Misunderstood) => breaker.succeeded(now),
             Err(Outage::Avoided) => {}
             Err(_) => breaker.failed(now),
         }
@@ -143,7 +145,11 @@ impl Service {
 
     pub fn delivered(&self, post: Post, end: Said<'_>, now: Timestamp) -> Receipt {
         let receipt = self.mail.borrow_mut().answered(post, end, now);
-        self.learn(&receipt.outcomes, now);
+        // A service that is quick to settle may still be too slow to be waited for: while it is asked, only
+        // questions say that it answers.
+        if receipt.outcomes.is_err() || self.is_avoided() {
+            self.learn(&receipt.outcomes, now);
+        }
         receipt
     }
 
@@ -159,6 +165,11 @@ impl Service {
         if heard != Some(ours) {
             let _next_time = shared.store(key, &ours.to_bytes(), found.map(|(_, cas)| cas));
         }
+    }
+
+    /// Nobody is left to deliver what waits. Returns how many settlements are lost by it.
+    pub fn give_up(&self) -> u64 {
+        self.mail.take().settlements_waiting()
     }
 
     /// Letters that wait, or whose delivery is not known yet.
@@ -200,6 +211,7 @@ fn read<T: DeserializeOwned>(end: Said<'_>) -> Result<T, Outage> {
         Ok(Some(Response { status: 200, body })) => {
             serde_json::from_slice(body).map_err(|_| Outage::Nonsense)
         }
+        Ok(Some(Response { status: 400 | 413 | 415, .. })) => Err(Outage::Misunderstood),
         Ok(Some(Response { status: 400..=499, .. })) => Err(Outage::Rejected),
         Ok(None | Some(Response { status: 504, .. })) => Err(Outage::Silent),
         Ok(Some(Response { status: 503, body })) if is_full(body) => Err(Outage::Full),
@@ -262,7 +274,8 @@ mod tests {
             (0, Outage::Nonsense),
             (204, Outage::Nonsense),
             (302, Outage::Nonsense),
-            (400, Outage::Rejected),
+            (400, Outage::Misunderstood),
+            (413, Outage::Misunderstood),
             (401, Outage::Rejected),
             (429, Outage::Rejected),
             (500, Outage::Failing),

@@ -137,7 +137,7 @@ async fn endure(service: &Subject, fault: impl FnOnce(), over: impl FnOnce()) ->
             assert!(is_settled(service, number).await);
         }
     }
-    let asked = (OPEN_BEFORE.start..DURING.end).map(|number| {
+    let ask = |number: u64| {
         let service = Arc::clone(service);
         tokio::spawn(async move {
             if OPEN_BEFORE.contains(&number) {
@@ -151,8 +151,10 @@ async fn endure(service: &Subject, fault: impl FnOnce(), over: impl FnOnce()) ->
                 Err(other) => panic!("{number}: {other:?}"),
             }
         })
-    });
-    let mut asked: FuturesUnordered<_> = asked.collect();
+    };
+    // Some are under way when the fault comes, and some come to it: so it never comes too late.
+    let later = DURING.start.midpoint(DURING.end)..DURING.end;
+    let mut asked: FuturesUnordered<_> = (OPEN_BEFORE.start..later.start).map(ask).collect();
     let mut open = Vec::new();
     let mut note = |answer: Result<(u64, bool), _>| {
         let (number, settled) = answer.unwrap();
@@ -164,6 +166,7 @@ async fn endure(service: &Subject, fault: impl FnOnce(), over: impl FnOnce()) ->
         note(asked.next().await.unwrap());
     }
     fault();
+    asked.extend(later.map(ask));
     while let Some(answer) = asked.next().await {
         note(answer);
     }
