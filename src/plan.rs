@@ -5,11 +5,11 @@
 
 use tollgate_budget::wire;
 use tollgate_budget::{
-    AccountId, AccountKey, Amount, BudgetKey, Charge, HoldId, Limit, LimitHash, Mode, Quota, Span,
-    SubjectHash, Tokens, Unit, Window,
+    AccountId, AccountKey, Amount, BudgetKey, Caching, Charge, HoldId, Limit, LimitHash, Mode, Quota, Span,
+    SubjectHash, Tariff, Tokens, Toll, Unit, Window,
 };
 
-use crate::config::{Api, FilterConfig, HoldRules, LimitRule, Per, RequestPath, Target, Tier};
+use crate::config::{Api, FilterConfig, HoldRules, LimitRule, ModelRule, Per, RequestPath, Target, Tier};
 use crate::identity::{self, Subject};
 use crate::local::{LocalCharge, LocalReservation, Overflow, Place, Spent};
 
@@ -65,6 +65,7 @@ impl Limits {
         wanted: impl Fn(&LimitRule) -> bool,
     ) -> Vec<Account> {
         let mut accounts = Vec::with_capacity(config.limits.len());
+        let model = config.model(payer.target.model);
         // Limits kept by the same attributes, as most are, need the subject hashed once.
         let mut last: Option<(&[Per], SubjectHash)> = None;
         for (index, (rule, prepared)) in config.limits.iter().zip(&self.prepared).enumerate() {
@@ -74,7 +75,7 @@ impl Limits {
                     Some(_) | None => subject_hash(config, payer, rule),
                 };
                 last = Some((&rule.per, hash));
-                accounts.push(account(config, payer, index, rule, hash, prepared));
+                accounts.push(account(config, payer, model, (index, rule), hash, prepared));
             }
         }
         accounts
@@ -106,8 +107,8 @@ fn overflow(config: &FilterConfig, rule: &LimitRule) -> Overflow {
 fn account(
     config: &FilterConfig,
     payer: &Payer<'_>,
-    index: usize,
-    rule: &LimitRule,
+    model: &ModelRule,
+    (index, rule): (usize, &LimitRule),
     subject: SubjectHash,
     prepared: &Prepared,
 ) -> Account {
@@ -115,6 +116,7 @@ fn account(
     Account {
         rule: index,
         unit: rule.unit,
+        tariff: model.tariff(rule.unit),
         mode: rule.mode,
         limit,
         largest: share(limit.capacity(), &config.hold),
@@ -140,6 +142,8 @@ pub struct Account {
     /// Index into the policy's limits.
     pub rule: usize,
     pub unit: Unit,
+    /// What the request's tokens take from it, by its model.
+    pub tariff: Tariff,
     pub mode: Mode,
     pub limit: Limit,
     /// The most that one request may hold.
@@ -177,7 +181,7 @@ impl Account {
 
     fn remote(&self) -> Option<Remote> {
         let Limit { window, quota } = self.limit;
-        Some(Remote { account: self.key.clone()?, window, amount: quota.amount(), unit: self.unit })
+        Some(Remote { account: self.key.clone()?, window, amount: quota.amount(), tariff: self.tariff })
     }
 
     /// What the toll takes from the account.
@@ -186,7 +190,7 @@ impl Account {
             charge: Charge {
                 account: self.id,
                 limit: self.limit,
-                cost: toll.of(self.unit),
+                cost: self.tariff.cost(toll),
                 largest: self.largest,
                 mode: self.mode,
             },
@@ -198,37 +202,12 @@ impl Account {
 
 /// Where counting a prompt may stop: beyond it some limit can never grant the request, whatever is left
 /// in it. Limits in shadow mode refuse nothing, so they stop nothing.
-pub fn ceiling(accounts: &[Account], output: Tokens) -> Option<Tokens> {
+pub fn ceiling(accounts: &[Account], output: Tokens, caching: Caching) -> Option<Tokens> {
     let room = |account: &Account| {
-        let most = Tokens::new(account.unit.whole_floor(account.largest.min(account.limit.capacity())));
-        match account.unit {
-            Unit::Tokens | Unit::RawTokens => Some(most.saturating_sub(output)),
-            Unit::InputTokens => Some(most),
-            Unit::OutputTokens | Unit::Requests => None,
-        }
+        let most = account.largest.min(account.limit.capacity());
+        account.tariff.most_input(most, output, caching)
     };
     accounts.iter().filter(|account| account.mode == Mode::Enforce).filter_map(room).min()
-}
-
-/// What one request takes, or took, by the kinds that limits count.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Toll {
-    pub input: Tokens,
-    pub output: Tokens,
-}
-
-impl Toll {
-    /// A request that cost no token was a request all the same.
-    pub const NO_TOKENS: Self = Self { input: Tokens::ZERO, output: Tokens::ZERO };
-
-    pub const fn of(self, unit: Unit) -> Amount {
-        match unit {
-            Unit::Tokens | Unit::RawTokens => unit.amount(self.input.saturating_add(self.output)),
-            Unit::InputTokens => unit.amount(self.input),
-            Unit::OutputTokens => unit.amount(self.output),
-            Unit::Requests => unit.amount(Tokens::new(1)),
-        }
-    }
 }
 
 /// Which accounts one request pays into, under which hold.
@@ -252,8 +231,8 @@ impl Plan {
     /// As the counter service is asked.
     pub fn hold(&self, purpose: wire::Purpose, toll: Toll, config: &FilterConfig) -> wire::Hold {
         let charge = |account: &Account| {
-            let Remote { account: key, window, amount, unit } = account.remote()?;
-            let (cost, largest, mode) = (toll.of(unit), account.largest, account.mode);
+            let Remote { account: key, window, amount, tariff } = account.remote()?;
+            let (cost, largest, mode) = (tariff.cost(toll), account.largest, account.mode);
             Some(wire::Charge { account: key, window, amount, cost, largest, mode })
         };
         wire::Hold {
@@ -276,8 +255,8 @@ impl Plan {
     /// The hold, as the proxy's memory took it. The counter service, where there is one, was away and is told of
     /// the cost in the end.
     pub fn granted(self, places: Vec<Place>) -> Granted {
-        let units = self.accounts.iter().map(|account| account.unit);
-        let local = places.into_iter().zip(units).collect();
+        let tariffs = self.accounts.iter().map(|account| account.tariff);
+        let local = places.into_iter().zip(tariffs).collect();
         Granted { id: self.id, local, remote: self.remote(), heard: Heard::No }
     }
 
@@ -303,7 +282,7 @@ fn reservation(id: HoldId, accounts: &[Account], toll: Toll, hold: &HoldRules) -
 /// As the counter service is asked how accounts stand.
 pub fn standings(accounts: &[Account]) -> Vec<wire::Account> {
     let account = |remote: Remote| {
-        let Remote { account, window, amount, unit: _ } = remote;
+        let Remote { account, window, amount, tariff: _ } = remote;
         wire::Account { account, window, amount }
     };
     accounts.iter().filter_map(Account::remote).map(account).collect()
@@ -315,13 +294,13 @@ struct Remote {
     account: AccountKey,
     window: Window,
     amount: Amount,
-    unit: Unit,
+    tariff: Tariff,
 }
 
 impl Remote {
     fn entry(self, toll: Toll) -> wire::Entry {
-        let Self { account, window, amount, unit } = self;
-        wire::Entry { account, window, amount, spent: toll.of(unit) }
+        let Self { account, window, amount, tariff } = self;
+        wire::Entry { account, window, amount, spent: tariff.cost(toll) }
     }
 }
 
@@ -329,7 +308,7 @@ impl Remote {
 #[derive(Clone, Debug)]
 pub struct Granted {
     pub id: HoldId,
-    local: Vec<(Place, Unit)>,
+    local: Vec<(Place, Tariff)>,
     remote: Vec<Remote>,
     heard: Heard,
 }
@@ -349,19 +328,18 @@ impl Granted {
 
     /// What the request really cost, account by account.
     pub fn spent(&self, toll: Toll) -> Vec<Spent> {
-        let spent = |(place, unit): &(Place, Unit)| Spent { place: *place, amount: toll.of(*unit) };
+        let spent = |(place, tariff): &(Place, Tariff)| Spent { place: *place, amount: tariff.cost(toll) };
         self.local.iter().map(spent).collect()
     }
 
-    /// What more output takes, beyond the hold.
-    pub fn growth(&self, output: Tokens) -> Vec<Spent> {
-        let counts = |unit: Unit| match unit {
-            Unit::Tokens | Unit::RawTokens | Unit::OutputTokens => true,
-            Unit::InputTokens | Unit::Requests => false,
+    /// What it takes more than before, where it does. Of the two costs, so that steps of a fraction each do not add up
+    /// to more than the whole.
+    pub fn growth(&self, before: Toll, after: Toll) -> Vec<Spent> {
+        let grown = |(place, tariff): &(Place, Tariff)| {
+            let amount = tariff.cost(after).saturating_sub(tariff.cost(before));
+            (amount > Amount::ZERO).then_some(Spent { place: *place, amount })
         };
-        let toll = Toll { input: Tokens::ZERO, output };
-        let spent = |(place, unit): &(Place, Unit)| Spent { place: *place, amount: toll.of(*unit) };
-        self.local.iter().filter(|(_, unit)| counts(*unit)).map(spent).collect()
+        self.local.iter().filter_map(grown).collect()
     }
 
     pub fn places(&self) -> Vec<Place> {
@@ -384,7 +362,7 @@ impl Granted {
     pub fn renewal(&self, toll: Toll, lease: Span) -> Option<wire::Renewal> {
         let stake = |remote: &Remote| wire::Stake {
             account: remote.account.clone(),
-            total: Some(toll.of(remote.unit)),
+            total: Some(remote.tariff.cost(toll)),
         };
         let stakes: Vec<_> = self.remote.iter().map(stake).collect();
         let renewal = || wire::Renewal { id: self.id, lease, stakes };

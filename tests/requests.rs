@@ -16,7 +16,9 @@ use serde_json::Value;
 use tollgate::chat::{
     BodyError, Chat, Delivery, Dialect, Framing, OutputCap, Piece, UsageAsk, parse, rewrite,
 };
-use tollgate::config::{FilterConfig, HoldRules, Media, ModelRule, RequestPath, Tokenizer, Vocabulary};
+use tollgate::config::{
+    FilterConfig, HoldRules, Media, ModelRule, RequestPath, Tokenizer, Vocabulary, Weights,
+};
 use tollgate::estimate::learned::Correction;
 use tollgate::estimate::memo::TextMemo;
 use tollgate::estimate::{Basis, Estimate, bytes, estimate};
@@ -106,6 +108,8 @@ fn case_rules(tokenizer: Tokenizer) -> (ModelRule, HoldRules) {
         default_output: Tokens::new(1000),
         max_output: Tokens::new(1_000_000),
         media: Media { image: Tokens::new(1000), audio: Tokens::new(1000), file: Tokens::new(3000) },
+        weights: Weights::NONE,
+        price: None,
     };
     let hold = HoldRules {
         max_output: Tokens::new(32_000),

@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tollgate::config::Tokenizer;
-use tollgate::usage::{Dialect, Held, HideUsage, Passed, Report, UsageMeter, charge};
-use tollgate_budget::Tokens;
+use tollgate::usage::{Dialect, HideUsage, Passed, Report, UsageMeter, charge};
+use tollgate_budget::{Caching, Tokens, Toll};
 
 const TOKENIZER: Tokenizer = Tokenizer::Characters { per_token_milli: 4000 };
 
@@ -137,7 +137,7 @@ proptest! {
         bytes in bytes(),
         dialect in dialect(),
     ) {
-        let held = Held { prompt: Tokens::new(40), output: Tokens::new(400) };
+        let held = Toll::held(Tokens::new(40), Tokens::new(400), Caching::Unmarked);
         let [hidden, kept] = [HideUsage::Hide, HideUsage::Keep].map(|hide| run(dialect, hide, std::iter::once(&bytes[..])).0);
         prop_assert_eq!(charge(&hidden, held), charge(&kept, held));
         prop_assert_eq!(hidden, kept);

@@ -2,7 +2,7 @@
 //!
 //! <https://docs.claude.com/en/api/messages>
 //!
-//! `cache_control` marks what is cached and costs nothing by itself; a thinking budget lies within
+//! `cache_control` marks what is cached and is no part of the prompt itself; a thinking budget lies within
 //! `max_tokens`.
 
 use super::reading::{Field, Fields};

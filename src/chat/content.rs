@@ -46,7 +46,8 @@ impl<'a> Shape<'a> for Message {
                 "function_call" => take(&mut fields, draft, Call)?,
                 // An earlier answer that was spoken, by its id.
                 "audio" => take(&mut fields, draft, Media { kind: MediaKind::Audio, left: DEPTH })?,
-                "id" | "tool_call_id" | "cache_control" | "annotations" => skip(&mut fields)?,
+                "id" | "tool_call_id" | "annotations" => skip(&mut fields)?,
+                "cache_control" => draft.cache_control(&mut fields)?,
                 // `refusal`, `reasoning_content` and whatever else a server may put into the prompt.
                 _ => take(&mut fields, draft, Part { left: DEPTH, strings: Strings::Text })?,
             }
@@ -166,7 +167,8 @@ impl<'a> Shape<'a> for Part {
         while let Some(key) = next_key(&mut fields)? {
             match &*key {
                 "type" => class = text_of(raw(&mut fields)?),
-                "id" | "cache_control" => skip(&mut fields)?,
+                "id" => skip(&mut fields)?,
+                "cache_control" => draft.cache_control(&mut fields)?,
                 _ if self.is_kept_from_the_model(&key) => skip(&mut fields)?,
                 "encrypted_content" if self.is_content() => draft.sealed(raw(&mut fields)?),
                 // An earlier call, by which a model reads the names of what it gave as well.

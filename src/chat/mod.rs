@@ -28,6 +28,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 pub use error::BodyError;
+use tollgate_budget::Caching;
 
 use crate::config::Api;
 use reading::Fields;
@@ -96,6 +97,7 @@ pub struct Chat<'a> {
     pub given_tokens: u64,
     pub framing: Framing,
     pub context: Context,
+    pub caching: Caching,
     pub output_cap: OutputCap,
     /// Answers to pay for over all prompts, at least one.
     pub choices: u64,

@@ -2,10 +2,15 @@
 
 use serde::de::{MapAccess, SeqAccess};
 use serde_json::value::RawValue;
+use tollgate_budget::Caching;
 
 use super::content::Part;
 use super::shape::{Draft, Shape, next_key, raw, skip, take};
 use super::{BodyError, Piece};
+
+/// Whatever in a tool may be the key of a cache mark: its name, or letters written as escapes. To take something else
+/// for one holds more, and is settled.
+const CACHE_MARKS: [&str; 2] = ["cache_control", "\\u00"];
 
 /// A list of tools; what is in one is the provider's to check.
 #[derive(Clone, Copy)]
@@ -18,7 +23,11 @@ impl<'a> Shape<'a> for Tools {
 
     fn seq<A: SeqAccess<'a>>(self, draft: &mut Draft<'a>, mut items: A) -> Result<(), A::Error> {
         while let Some(tool) = items.next_element::<&'a RawValue>()? {
-            let outcome = draft.push(Piece::Tool(tool.get()));
+            let tool = tool.get();
+            if CACHE_MARKS.iter().any(|mark| tool.contains(mark)) {
+                draft.caching = Caching::Marked;
+            }
+            let outcome = draft.push(Piece::Tool(tool));
             draft.check(outcome)?;
         }
         Ok(())

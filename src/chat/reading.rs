@@ -145,6 +145,8 @@ impl<'a> Reading<'a> {
             return match key {
                 "model" => once(draft, &mut self.model, "model", fields),
                 "stream" => once(draft, &mut self.stream, "stream", fields),
+                // Asks for all of the prompt, up to its last part.
+                "cache_control" => draft.cache_control(fields),
                 _ => self.number(key, fields),
             };
         };
@@ -220,6 +222,7 @@ impl<'a> Reading<'a> {
                 Dialect::OpenAiCompletions | Dialect::OpenAiEmbeddings => Framing::Bare,
             },
             context: self.draft.context,
+            caching: self.draft.caching,
             output_cap,
             choices,
             delivery: if stream { Delivery::Streamed } else { Delivery::Whole },

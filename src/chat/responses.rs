@@ -66,7 +66,8 @@ impl<'a> Shape<'a> for Item {
                 // A picture that the model has made.
                 "result" => take(&mut fields, draft, Media { kind: MediaKind::Image, left: DEPTH })?,
                 "encrypted_content" => draft.sealed(raw(&mut fields)?),
-                "id" | "call_id" | "status" | "cache_control" | "approval_request_id" => skip(&mut fields)?,
+                "id" | "call_id" | "status" | "approval_request_id" => skip(&mut fields)?,
+                "cache_control" => draft.cache_control(&mut fields)?,
                 _ => take(&mut fields, draft, Part::ANY)?,
             }
         }

@@ -9,6 +9,7 @@ use std::fmt::{self, Display};
 
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
+use tollgate_budget::Caching;
 
 use super::any::AnyShape;
 use super::{BodyError, Context, MAX_PIECES, Piece};
@@ -24,6 +25,7 @@ pub(super) struct Draft<'a> {
     pub(super) prompts: u64,
     pub(super) given_tokens: u64,
     pub(super) context: Context,
+    pub(super) caching: Caching,
     /// Why reading stopped, where it was not the syntax.
     pub(super) fault: Option<BodyError>,
 }
@@ -58,6 +60,14 @@ impl<'a> Draft<'a> {
             let tokens = literal.len().div_ceil(SEALED) as u64;
             self.given_tokens = self.given_tokens.saturating_add(tokens);
         }
+    }
+
+    /// Marks what the provider is asked to keep. The mark itself costs nothing; writing the cache may.
+    pub(super) fn cache_control<A: MapAccess<'a>>(&mut self, fields: &mut A) -> Result<(), A::Error> {
+        if raw(fields)? != "null" {
+            self.caching = Caching::Marked;
+        }
+        Ok(())
     }
 
     pub(super) fn suffix(&mut self, literal: &'a str) -> Result<(), BodyError> {

@@ -7,7 +7,7 @@
 
 use tollgate_budget::Tokens;
 
-use super::{Api, Glob, Media, ModelRule, PathPattern, Route, Tokenizer, Vocabulary};
+use super::{Api, Glob, Media, ModelRule, PathPattern, Route, Tokenizer, Vocabulary, Weights};
 
 /// First match decides. Providers put a prefix before these (`/openai`, `/api`, `/anthropic`), Azure the
 /// deployment instead of the version, and some servers leave the version out of the chat's.
@@ -109,5 +109,7 @@ pub(super) fn unknown_model() -> ModelRule {
         default_output: Tokens::new(1024),
         max_output: Tokens::new(UNKNOWN_MAX_OUTPUT),
         media: Media { image: Tokens::new(1000), audio: Tokens::new(2000), file: Tokens::new(3000) },
+        weights: Weights::NONE,
+        price: None,
     }
 }

@@ -5,6 +5,7 @@
 
 mod limits;
 mod models;
+mod rates;
 
 use tollgate_budget::{OnLeaseEnd, Span, Tokens};
 
@@ -48,7 +49,7 @@ pub(super) fn compile(policy: &Policy, problems: &mut Problems) -> FilterConfig 
     let mut metadata = Vec::new();
     let subject = subject(policy, &mut metadata, document.key("subject"), problems);
     let (models, unknown_model) = models::models(policy.models.as_ref(), document.key("models"), problems);
-    let (tiers, limits) = limits::limits(policy, &subject, document.key("limits"), problems);
+    let (tiers, limits) = limits::limits(policy, &subject, &models, document.key("limits"), problems);
     FilterConfig {
         namespace: namespace(policy, document.key("namespace"), problems),
         subject,

@@ -2,7 +2,7 @@
 
 use super::compile::METADATA;
 use super::pattern::RequestPath;
-use super::{Api, FilterConfig, LimitRule, ModelRule, Per, Source, Target, Tier, TierStanding};
+use super::{Api, FilterConfig, Glob, LimitRule, ModelRule, Per, Source, Target, Tier, TierStanding, When};
 
 impl FilterConfig {
     /// Names the rule that decides for a model; [`FilterConfig::model_rule`] finds it again.
@@ -36,6 +36,11 @@ impl FilterConfig {
         limit.when.tiers.is_empty() || limit.when.tiers.iter().any(|tier| name == Some(tier))
     }
 
+    /// The rules that may decide for a model that the limit looks at.
+    pub fn models_met<'a>(&'a self, limit: &'a LimitRule) -> impl Iterator<Item = &'a ModelRule> {
+        met(&self.models, &limit.when)
+    }
+
     /// Headers that name the caller to us and are not the upstream's business.
     pub fn stripped_headers(&self) -> impl Iterator<Item = &str> {
         let sources = self.subject.iter().flat_map(|attribute| &attribute.sources);
@@ -50,6 +55,19 @@ impl FilterConfig {
         let path = self.metadata.get(property).map_or("", String::as_str);
         path.split('\0').skip(METADATA.len())
     }
+}
+
+/// The rules that may decide for a model that a limit with this condition looks at.
+pub(super) fn met<'a>(models: &'a [ModelRule], when: &'a When) -> impl Iterator<Item = &'a ModelRule> {
+    let decides = |i: usize, rule: &ModelRule, glob: &Glob| {
+        let taken = models.iter().take(i).any(|earlier| earlier.matches(glob.as_str()));
+        (glob.overlaps(&rule.pattern) && !taken)
+            || rule.alias.as_ref().is_some_and(|alias| glob.matches(alias))
+    };
+    let met = move |(i, rule): &(usize, &ModelRule)| {
+        when.models.is_empty() || when.models.iter().any(|glob| decides(*i, rule, glob))
+    };
+    models.iter().enumerate().filter(met).map(|(_, rule)| rule)
 }
 
 impl LimitRule {

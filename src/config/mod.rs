@@ -23,7 +23,7 @@ pub use pattern::{Glob, PathPattern, RequestPath, Segment};
 pub use types::{
     Absent, Amounts, Api, Attribute, BodyRules, CounterRules, FilterConfig, Form, HeaderFamily, HeaderHold,
     HoldRules, LimitRule, Media, ModelRule, OnOutage, Per, ResponseRules, Route, Source, StoreRules, Target,
-    Tier, TierStanding, Tiers, Tokenizer, Unreadable, Upgrades, UsageOption, Vocabulary, When,
+    Tier, TierStanding, Tiers, Tokenizer, Unreadable, Upgrades, UsageOption, Vocabulary, Weights, When,
 };
 
 use problems::{Place, Problems};

@@ -23,9 +23,8 @@ pub(super) struct Count(pub(super) u64);
 
 impl Read for Count {
     fn read(value: &Value, at: Place<'_>, problems: &mut Problems) -> Option<Self> {
-        const EXPECTED: &str = "a whole number, zero or more";
         let Some(decimal) = Decimal::of(value) else {
-            problems.unexpected(at, value, EXPECTED);
+            problems.unexpected(at, value, WHOLE);
             return None;
         };
         match decimal.scaled(0) {
@@ -34,7 +33,7 @@ impl Read for Count {
                 Some(Self(u64::try_from(floor).unwrap_or(u64::MAX)))
             }
             _ => {
-                problems.unexpected(at, value, EXPECTED);
+                problems.unexpected(at, value, WHOLE);
                 None
             }
         }
@@ -81,6 +80,98 @@ impl Read for Ratio {
     }
 }
 
+/// How much of a unit: whole tokens and requests, dollars with nine decimals. Which of them only the unit tells.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quantity(Decimal);
+
+impl Quantity {
+    pub(super) const fn is_zero(self) -> bool {
+        self.0.digits == 0
+    }
+
+    /// The same as a whole number; the problem is reported where it is none.
+    pub(super) fn whole(self, at: Place<'_>, problems: &mut Problems) -> Option<u64> {
+        match self.0.scaled(0) {
+            Some(Scaled { floor, exact: true }) => Some(u64::try_from(floor).unwrap_or(u64::MAX)),
+            Some(_) | None => {
+                problems.add(at, format!("found the number {}, expected {WHOLE}", self.0));
+                None
+            }
+        }
+    }
+
+    /// In billionths; the problem is reported where these are not fine enough.
+    pub(super) fn billionths(self, at: Place<'_>, problems: &mut Problems) -> Option<u64> {
+        decimals(self.0, 9, at, problems)
+    }
+}
+
+const WHOLE: &str = "a whole number, zero or more";
+const NUMBER: &str = "a number, zero or more";
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Read for Quantity {
+    fn read(value: &Value, at: Place<'_>, problems: &mut Problems) -> Option<Self> {
+        let read = Decimal::of(value).filter(Decimal::is_possible);
+        if read.is_none() {
+            problems.unexpected(at, value, NUMBER);
+        }
+        read.map(Self)
+    }
+
+    fn schema() -> Value {
+        Millionths::schema()
+    }
+}
+
+/// A number with six decimals at most, zero included, in millionths.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Millionths(pub(super) u64);
+
+impl Read for Millionths {
+    fn read(value: &Value, at: Place<'_>, problems: &mut Problems) -> Option<Self> {
+        match Decimal::of(value).filter(Decimal::is_possible) {
+            Some(decimal) => decimals(decimal, 6, at, problems).map(Self),
+            None => {
+                problems.unexpected(at, value, NUMBER);
+                None
+            }
+        }
+    }
+
+    fn schema() -> Value {
+        json!({"anyOf": [
+            {"type": "number", "minimum": 0},
+            {"type": "string", "pattern": r"^[0-9]*\.?[0-9]+$"}
+        ]})
+    }
+}
+
+impl fmt::Display for Millionths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000);
+        f.write_str(text.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+/// Exactly: what is rounded here would be wrong in every sum.
+fn decimals(decimal: Decimal, places: i32, at: Place<'_>, problems: &mut Problems) -> Option<u64> {
+    match decimal.scaled(places) {
+        // More than `u64` is more than any bound; the check of that bound says so.
+        Some(Scaled { floor, exact: true }) => Some(u64::try_from(floor).unwrap_or(u64::MAX)),
+        Some(Scaled { exact: false, .. }) => {
+            problems.add(at, format!("found the number {decimal}, expected {places} decimals at most"));
+            None
+        }
+        None => Some(u64::MAX),
+    }
+}
+
 /// `digits × 10^exponent`.
 #[derive(Clone, Copy, Debug)]
 struct Decimal {
@@ -123,6 +214,11 @@ impl Decimal {
         Some(Self { negative, digits: all.parse().ok()?, exponent: i32::from(exponent) - places })
     }
 
+    /// Zero or more.
+    const fn is_possible(&self) -> bool {
+        !self.negative || self.digits == 0
+    }
+
     /// Times `10^places`; `None` when that is astronomical.
     fn scaled(self, places: i32) -> Option<Scaled> {
         let shift = self.exponent + places;
@@ -138,6 +234,23 @@ impl Decimal {
                 Some(Scaled { floor: self.digits / power, exact: self.digits.is_multiple_of(power) })
             }
             None => Some(Scaled { floor: 0, exact: false }),
+        }
+    }
+}
+
+/// As a person would write it, whatever form it came in.
+impl fmt::Display for Decimal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.digits.to_string();
+        match usize::try_from(-i64::from(self.exponent)) {
+            Ok(0) => f.write_str(&digits),
+            Ok(places @ 1..=MAX_DIGITS) => {
+                let padded = format!("{digits:0>width$}", width = places + 1);
+                let (whole, fraction) =
+                    padded.split_at_checked(padded.len() - places).unwrap_or((&padded, ""));
+                write!(f, "{whole}.{fraction}")
+            }
+            Ok(_) | Err(_) => write!(f, "{digits}e{}", self.exponent),
         }
     }
 }

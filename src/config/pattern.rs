@@ -19,6 +19,11 @@ impl Glob {
     pub fn matches(&self, name: &str) -> bool {
         matches(self.0.as_bytes(), name.as_bytes())
     }
+
+    /// Whether some name matches both.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        overlap(self.0.as_bytes(), other.0.as_bytes())
+    }
 }
 
 impl From<&str> for Glob {
@@ -52,6 +57,25 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
         }
     }
     pattern.iter().skip(p).all(|&b| b == b'*')
+}
+
+/// For each tail of `a`, from its end, whether it overlaps each tail of `b`, from its end: the time is the product of
+/// the lengths.
+fn overlap(a: &[u8], b: &[u8]) -> bool {
+    // The empty tail of `a`: of `b`, only a `*` is as good as nothing.
+    let stars = b.iter().rev().take_while(|&&byte| byte == b'*').count();
+    let mut tails: Vec<bool> = (0..=b.len()).map(|tail| tail <= stars).collect();
+    for &x in a.iter().rev() {
+        let mut last = x == b'*' && tails.first() == Some(&true);
+        let mut longer = vec![last];
+        for (pair, &y) in tails.windows(2).zip(b.iter().rev()) {
+            let (Some(&both), Some(&ours)) = (pair.first(), pair.last()) else { continue };
+            last = if x == b'*' || y == b'*' { ours || last } else { x == y && both };
+            longer.push(last);
+        }
+        tails = longer;
+    }
+    tails.last() == Some(&true)
 }
 
 /// The segments of a path; matches every path that ends in them.
@@ -199,6 +223,27 @@ const fn nibble(hex: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn patterns_overlap_when_some_name_matches_both() {
+        let cases = [
+            ("gpt-4o", "gpt-4*", true),
+            ("gpt-*-mini", "gpt-4o*", true),
+            ("*a", "b*", true),
+            ("gpt-4o", "gpt-4", false),
+            ("a*b", "a*c", false),
+            ("*", "", true),
+            ("", "x", false),
+            ("", "", true),
+            ("**", "", true),
+            ("a*", "*b*", true),
+        ];
+        for (a, b, expected) in cases {
+            assert_eq!(overlap(a.as_bytes(), b.as_bytes()), expected, "{a} {b}");
+            assert_eq!(overlap(b.as_bytes(), a.as_bytes()), expected, "{b} {a}");
+        }
+        assert!(!overlap("*a".repeat(120).as_bytes(), ("*a".repeat(120) + "b").as_bytes()));
+    }
 
     #[test]
     fn a_star_stands_for_any_run_of_characters() {

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use tollgate_budget::{Mode, OnLeaseEnd, Span, Unit};
 
-use super::number::{Count, Ratio};
+use super::number::{Count, Millionths, Quantity, Ratio};
 use super::problems::{Place, Problems};
 use super::read::{List, Read, Table, record, words};
 use super::{Api, Form, HeaderFamily, HeaderHold, OnOutage, Unreadable, Upgrades, UsageOption, Vocabulary};
@@ -103,8 +103,61 @@ record! {
         max_output_tokens: Count,
         /// Flat estimates where dimensions cannot be known.
         media: MediaTokens,
+        /// How many tokens of a budget one of its tokens counts for, above 0. Default: 1.
+        weight: Millionths,
+        /// What the kinds of token count for beside input, which is 1.
+        weights: Weights,
+        /// Dollars per million tokens.
+        price: Price,
     }
-    later ["fallback", "output_cap", "price", "weight", "weights"]
+    later ["fallback", "output_cap"]
+}
+
+record! {
+    /// What the kinds of token count for beside input, which is 1.
+    Weights, "weights" {
+        /// Input read from the provider's cache, at most 1. Default: 1.
+        cached_input: Millionths,
+        /// Input written to it, at least 1. Default: 1.
+        cache_write: Millionths,
+        /// Output, reasoning included. Default: 1.
+        output: Millionths,
+    }
+    later []
+}
+
+record! {
+    /// Dollars per million tokens.
+    Price, "a price" {
+        /// Input.
+        input: Millionths,
+        /// Input read from the provider's cache. Default: as input.
+        cached_input: Millionths,
+        /// Input written to it. Default: as input.
+        cache_write: Millionths,
+        /// Output, reasoning included.
+        output: Millionths,
+        /// The prices of large prompts.
+        above: PriceStep,
+    }
+    later []
+}
+
+record! {
+    /// The prices of requests with more than so many tokens of input.
+    PriceStep, "a price step" {
+        /// The last size of prompt below the step.
+        input_tokens: Count,
+        /// Input.
+        input: Millionths,
+        /// Input read from the provider's cache. Default: as input.
+        cached_input: Millionths,
+        /// Input written to it. Default: as input.
+        cache_write: Millionths,
+        /// Output, reasoning included.
+        output: Millionths,
+    }
+    later []
 }
 
 /// A vocabulary by its name, or something near it.
@@ -183,7 +236,8 @@ record! {
         unit: Unit,
         /// In how long.
         window: WindowChoice,
-        /// How much: a number, or one for each tier. 0 suspends.
+        /// How much: a number, or one for each tier. 0 suspends. Of tokens and requests whole ones, of dollars with nine
+        /// decimals at most.
         amount: AmountChoice,
         /// Only for these requests.
         when: Conditions,
@@ -207,7 +261,7 @@ record! {
         /// Fills by the amount in this time.
         bucket: Span,
         /// What a bucket holds when full. Default: the amount.
-        burst: Count,
+        burst: Quantity,
     }
     later ["calendar", "sliding_log", "step", "timezone"]
 }
@@ -215,8 +269,8 @@ record! {
 /// One amount, or one for each tier.
 #[derive(Clone, Debug)]
 pub(super) enum AmountChoice {
-    Same(Count),
-    PerTier(Table<Count>),
+    Same(Quantity),
+    PerTier(Table<Quantity>),
 }
 
 record! {
@@ -343,8 +397,8 @@ words!(Unreadable { Estimate = "estimate", Refuse = "refuse" } later []);
 words!(Compressed { Refuse = "refuse" } later ["decode"]);
 words!(Unit {
     Tokens = "tokens", RawTokens = "raw_tokens", InputTokens = "input_tokens", OutputTokens = "output_tokens",
-    Requests = "requests",
-} later ["usd", "concurrency"]);
+    Requests = "requests", Usd = "usd",
+} later ["concurrency"]);
 words!(Mode { Enforce = "enforce", Shadow = "shadow" } later []);
 words!(HeaderHold { Auto = "auto", Hold = "hold", None = "none" } later []);
 words!(HeaderFamily { TokenLimit = "token_limit", OpenAi = "openai", Anthropic = "anthropic", Ietf = "ietf" } later []);
@@ -405,13 +459,13 @@ impl Read for AmountChoice {
             }
             Value::Object(_) => Table::read(value, at, problems).map(Self::PerTier),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                Count::read(value, at, problems).map(Self::Same)
+                Quantity::read(value, at, problems).map(Self::Same)
             }
         }
     }
 
     fn schema() -> Value {
-        json!({"anyOf": [Count::schema(), Table::<Count>::schema()]})
+        json!({"anyOf": [Quantity::schema(), Table::<Quantity>::schema()]})
     }
 }
 

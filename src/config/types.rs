@@ -1,6 +1,6 @@
 //! A checked policy, and the questions that a request puts to it.
 
-use tollgate_budget::{Amount, Limit, Mode, OnLeaseEnd, Quota, Span, Tokens, Unit, Window};
+use tollgate_budget::{Amount, Limit, Mode, OnLeaseEnd, Quota, Rate, Span, Tariff, Tokens, Unit, Window};
 
 use super::pattern::{Glob, PathPattern, RequestPath};
 
@@ -115,6 +115,22 @@ pub struct ModelRule {
     /// The most the model can produce in one answer: bounds the hold, leaves the body alone.
     pub max_output: Tokens,
     pub media: Media,
+    pub weights: Weights,
+    /// In dollars. Every model that a limit in dollars meets has one.
+    pub price: Option<Tariff>,
+}
+
+/// What a model's tokens count for where a limit counts `tokens`, in millionths.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Weights {
+    /// One token of input. Never zero, and at most ten thousand.
+    pub model: u64,
+    /// One token of each kind beside one of input: at most 1.
+    pub cached_input: u64,
+    /// At least 1.
+    pub cache_write: u64,
+    /// At most a thousand, as the others are.
+    pub output: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -336,6 +352,34 @@ fn any<T>(list: &[T], accepts: impl FnMut(&T) -> bool) -> bool {
 impl ModelRule {
     pub fn matches(&self, name: &str) -> bool {
         self.pattern.matches(name)
+    }
+
+    /// How a limit of this unit counts requests to the model.
+    pub fn tariff(&self, unit: Unit) -> Tariff {
+        match unit {
+            Unit::Tokens => Tariff::of(self.weights.rate()),
+            Unit::RawTokens => Tariff::RAW_TOKENS,
+            Unit::InputTokens => Tariff::INPUT_TOKENS,
+            Unit::OutputTokens => Tariff::OUTPUT_TOKENS,
+            Unit::Requests => Tariff::REQUESTS,
+            Unit::Usd => self.price.unwrap_or(Tariff::PRICELESS),
+        }
+    }
+}
+
+impl Weights {
+    /// Every token as it is.
+    pub const NONE: Self =
+        Self { model: 1_000_000, cached_input: 1_000_000, cache_write: 1_000_000, output: 1_000_000 };
+
+    /// A millionth of a millionth of a token is a billionth of an account unit.
+    pub const fn rate(&self) -> Rate {
+        Rate {
+            input: self.model.saturating_mul(1_000_000),
+            cached: self.model.saturating_mul(self.cached_input),
+            written: self.model.saturating_mul(self.cache_write),
+            output: self.model.saturating_mul(self.output),
+        }
     }
 }
 

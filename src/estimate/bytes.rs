@@ -1,6 +1,6 @@
 //! An upper bound for a body that the host cannot show (Kong keeps 8 KiB of it).
 
-use tollgate_budget::Tokens;
+use tollgate_budget::{Caching, Tokens};
 
 use super::learned::Correction;
 use super::text::scale_up;
@@ -31,5 +31,7 @@ pub fn from_size(size: u64, model: &ModelRule, hold: &HoldRules) -> Estimate {
         text: Tokens::ZERO,
         correction: Correction::NONE,
         doubt: Doubt::More,
+        // Nobody has seen that it is not.
+        caching: Caching::Marked,
     }
 }

@@ -12,7 +12,7 @@ mod image;
 mod json;
 mod text;
 
-use tollgate_budget::Tokens;
+use tollgate_budget::{Caching, Tokens, Toll};
 
 use crate::chat::{Answering, Chat, Context, Framing, OutputCap, Piece};
 use crate::config::{HoldRules, ModelRule, Tokenizer};
@@ -32,9 +32,15 @@ pub struct Estimate {
     pub text: Tokens,
     pub correction: Correction,
     pub doubt: Doubt,
+    pub caching: Caching,
 }
 
 impl Estimate {
+    /// What is set aside.
+    pub const fn toll(&self) -> Toll {
+        Toll::held(self.prompt, self.output, self.caching)
+    }
+
     /// The prompt as the tokenizer alone has it.
     pub fn uncorrected(&self) -> Tokens {
         self.beside_text().saturating_add(self.text)
@@ -136,6 +142,7 @@ pub fn estimate(
         text,
         correction,
         doubt: doubt(chat),
+        caching: chat.caching,
     })
 }
 
@@ -226,7 +233,7 @@ mod tests {
     use super::memo::TextMemo;
     use super::*;
     use crate::chat::{Dialect, parse};
-    use crate::config::{Media, Vocabulary};
+    use crate::config::{Media, Vocabulary, Weights};
 
     fn model(tokenizer: Tokenizer) -> ModelRule {
         ModelRule {
@@ -236,6 +243,8 @@ mod tests {
             default_output: Tokens::new(1024),
             max_output: Tokens::new(16_384),
             media: Media { image: Tokens::new(1000), audio: Tokens::new(2000), file: Tokens::new(3000) },
+            weights: Weights::NONE,
+            price: None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use tollgate_budget::{Decision, Tokens, Unit};
+use tollgate_budget::{Caching, Decision, Tokens, Toll, Unit};
 
 use super::ask::refuse;
 use super::record;
@@ -14,7 +14,7 @@ use crate::estimate::learned::Correction;
 use crate::estimate::{self, Basis, Doubt, Estimate, OverCeiling, bytes};
 use crate::local::StoreError;
 use crate::metrics::{BodyReason, StoreErrorKind};
-use crate::plan::{self, Payer, Plan, Toll};
+use crate::plan::{self, Payer, Plan};
 use crate::usage;
 
 /// A route that is charged by the request: its body is nobody's business.
@@ -26,6 +26,7 @@ pub(super) fn by_request(request: &Request, step: &mut Step<'_>) -> State {
         text: Tokens::ZERO,
         correction: Correction::NONE,
         doubt: Doubt::Text,
+        caching: Caching::Unmarked,
     };
     let plan = request.plan("", counts_requests, step);
     Asking { plan, estimate, reading: None, rewrite: Rewrite::Nothing, call: Call::None }.ask(step)
@@ -96,7 +97,7 @@ impl Gathering {
         let rule = config.model_rule(model);
         let plan = self.request.plan(name, |_| true, step);
         let output = estimate::output(&chat, rule, &config.hold);
-        let ceiling = plan::ceiling(&plan.accounts, output);
+        let ceiling = plan::ceiling(&plan.accounts, output, chat.caching);
         let estimate = estimate::estimate(
             &chat,
             rule,
@@ -112,7 +113,7 @@ impl Gathering {
                 Asking { plan, estimate, reading, rewrite, call: Call::None }.ask(step)
             }
             Err(OverCeiling { more_than }) => {
-                Refusing { plan, more_than: Toll { input: more_than, output } }.ask(step)
+                Refusing { plan, more_than, output, caching: chat.caching }.ask(step)
             }
         }
     }

@@ -1,6 +1,6 @@
 //! From the upstream's first header to the settlement.
 
-use tollgate_budget::{OnLeaseEnd, Span, Tokens};
+use tollgate_budget::{OnLeaseEnd, Span, Tokens, Toll};
 
 use super::gather::text;
 use super::record::{OverHold, Status};
@@ -11,10 +11,9 @@ use crate::chat::body::is_coded;
 use crate::estimate::Estimate;
 use crate::identity::{Headers, header};
 use crate::metrics::{Metric, Nearness, SettledAs, TokenKind};
-use crate::plan::Toll;
 use crate::remote::Letter;
 use crate::reply::limits;
-use crate::usage::{Answered, Cost, Held, HideUsage, Passed, Report, UsageMeter, charge};
+use crate::usage::{Answered, HideUsage, Passed, Report, UsageMeter, charge};
 
 /// A stream that outgrows its hold is charged for this many tokens more at a time: seldom enough to cost
 /// nothing, often enough that the next request meets a fuller account.
@@ -126,16 +125,21 @@ impl Open {
         }
         let steps = seen.saturating_sub(self.covered).count().div_ceil(STEP.count());
         let more = STEP.saturating_mul(steps);
+        let before = self.toll();
         self.covered = self.covered.saturating_add(more);
         if self.hold.is_local() {
-            step.effects.push(Effect::Grow { id: self.hold.id, by: self.hold.growth(more) });
+            step.effects.push(Effect::Grow { id: self.hold.id, by: self.hold.growth(before, self.toll()) });
         }
         self.tell_of_renewal(step);
     }
 
+    /// What the hold covers by now.
+    fn toll(&self) -> Toll {
+        Toll { output: self.covered, ..self.estimate.toll() }
+    }
+
     fn tell_of_renewal(&self, step: &mut Step<'_>) {
-        let covered = Toll { input: self.estimate.prompt, output: self.covered };
-        if let Some(renewal) = self.hold.renewal(covered, step.gate.config.hold.lease) {
+        if let Some(renewal) = self.hold.renewal(self.toll(), step.gate.config.hold.lease) {
             step.post(Letter::Renewal(renewal));
         }
     }
@@ -153,7 +157,7 @@ impl Open {
     }
 
     pub(super) fn settle(mut self, end: End, step: &mut Step<'_>) -> State {
-        let held = Held { prompt: self.estimate.prompt, output: self.estimate.output };
+        let held = self.estimate.toll();
         let later = self.reading.is_some_and(|reading| reading.answering == Answering::Later);
         let toll = match &mut self.answer {
             Answer::Awaited => match end {
@@ -162,7 +166,7 @@ impl Open {
                 // The prompt went out, and nobody stayed to see what came back.
                 End::Client | End::Complete => {
                     step.record.status = Status::ClientDisconnect;
-                    Toll { input: held.prompt, output: Tokens::ZERO }
+                    Toll { output: Tokens::ZERO, ..held }
                 }
                 End::Upstream => {
                     step.record.status = Status::UpstreamError;
@@ -191,9 +195,9 @@ impl Open {
                     // Broken off before any token, which an error status would have said as well.
                     (None, Answered::Nothing, End::Upstream) => Toll::NO_TOKENS,
                     (_, _, _) => {
-                        let cost = charge(&report, held);
-                        measure(reading.model, &report, &cost, &self.estimate, step);
-                        Toll { input: cost.input, output: cost.output }
+                        let toll = charge(&report, held).toll;
+                        measure(reading.model, &report, toll, &self.estimate, step);
+                        toll
                     }
                 }
             }
@@ -212,7 +216,7 @@ impl Open {
     /// The hold ends with its lease. One that the counter service may never have heard of would not: what its
     /// lease would come to is charged at once.
     fn leave_open(self, step: &mut Step<'_>) -> State {
-        let held = Toll { input: self.estimate.prompt, output: self.covered };
+        let held = self.toll();
         match step.gate.config.hold.on_lease_end {
             OnLeaseEnd::Charge if !self.hold.is_kept_remotely() => {
                 self.hold.settlement(held).into_iter().for_each(|end| step.post(Letter::Settlement(end)));
@@ -241,9 +245,9 @@ fn status(report: &Report, end: End) -> Status {
     }
 }
 
-fn measure(model: usize, report: &Report, cost: &Cost, estimate: &Estimate, step: &mut Step<'_>) {
-    step.count(Metric::Tokens { kind: TokenKind::Input, model }, cost.input.count());
-    step.count(Metric::Tokens { kind: TokenKind::Output, model }, cost.output.count());
+fn measure(model: usize, report: &Report, toll: Toll, estimate: &Estimate, step: &mut Step<'_>) {
+    step.count(Metric::Tokens { kind: TokenKind::Input, model }, toll.input.count());
+    step.count(Metric::Tokens { kind: TokenKind::Output, model }, toll.output.count());
     match (report.usage, report.answered) {
         (Some(usage), _) => {
             step.count(Metric::Tokens { kind: TokenKind::Cached, model }, usage.cached_input.count());

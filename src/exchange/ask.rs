@@ -5,7 +5,7 @@
 //! right by the settlement of the same id.
 
 use tollgate_budget::wire::Purpose;
-use tollgate_budget::{Decision, Grant, Reason, Refusal, Span, Standing, Tokens, Unit};
+use tollgate_budget::{Decision, Grant, Reason, Refusal, Span, Standing, Tokens, Toll};
 
 use super::admit::kind;
 use super::answer::bytes_of;
@@ -14,7 +14,7 @@ use super::{Effect, Step};
 use crate::config::OnOutage;
 use crate::local::{Place, Reserved, StoreError};
 use crate::metrics::{self, Metric, Outcome, StoreErrorKind};
-use crate::plan::{Account, Granted, Heard, Toll};
+use crate::plan::{Account, Granted, Heard};
 use crate::remote::{self, Letter, Outage, Question, Said};
 use crate::reply::{Requested, limits};
 use crate::usage::HideUsage;
@@ -26,21 +26,17 @@ const HOST_GRACE: Span = Span::from_secs(1);
 const NOTHING_KNOWN: Grant = Grant { standings: Vec::new(), shadow_over: Vec::new() };
 
 impl Asking {
-    fn toll(&self) -> Toll {
-        Toll { input: self.estimate.prompt, output: self.estimate.output }
-    }
-
     pub(super) fn ask(self, step: &mut Step<'_>) -> State {
         step.record.estimate = Some(self.estimate);
         let config = &step.gate.config;
         match &step.gate.service {
             None => {
-                step.effects.push(Effect::Reserve(self.plan.reservation(self.toll(), &config.hold)));
+                step.effects.push(Effect::Reserve(self.plan.reservation(self.estimate.toll(), &config.hold)));
                 State::Asking(Box::new(self))
             }
             Some(_) if self.plan.accounts.is_empty() => self.forward(&NOTHING_KNOWN, By::Counter, step),
             Some(service) if service.is_asked(step.now) => {
-                let hold = self.plan.hold(Purpose::Take, self.toll(), config);
+                let hold = self.plan.hold(Purpose::Take, self.estimate.toll(), config);
                 step.effects.push(Effect::Ask(Question::hold(&hold)));
                 State::Asking(Box::new(self))
             }
@@ -74,7 +70,9 @@ impl Asking {
         let charges = self.plan.accounts.len();
         match step.hear(metrics::Call::Holds, remote::decision(said, charges)) {
             Ok(Decision::Granted(grant)) => self.forward(&grant, By::Counter, step),
-            Ok(Decision::Refused(refusal)) => refuse(&self.plan.accounts, &refusal, self.toll(), step),
+            Ok(Decision::Refused(refusal)) => {
+                refuse(&self.plan.accounts, &refusal, self.estimate.toll(), step)
+            }
             // An id of ours that was settled before it was asked for: not ours after all.
             Ok(Decision::AlreadySettled) => step.unavailable(StoreErrorKind::Unreadable),
             // Asked again it may have room. That this subject's account is not kept is no outage of others'.
@@ -100,7 +98,7 @@ impl Asking {
         match counter.on_outage {
             OnOutage::Local => {
                 let hold = &step.gate.config.hold;
-                let share = self.plan.reservation_of_share(self.toll(), hold, counter.gateways);
+                let share = self.plan.reservation_of_share(self.estimate.toll(), hold, counter.gateways);
                 step.effects.push(Effect::Reserve(share));
                 State::Asking(Box::new(self))
             }
@@ -128,7 +126,9 @@ impl Asking {
             {
                 step.unavailable(StoreErrorKind::Away)
             }
-            Ok(Decision::Refused(refusal)) => refuse(&self.plan.accounts, &refusal, self.toll(), step),
+            Ok(Decision::Refused(refusal)) => {
+                refuse(&self.plan.accounts, &refusal, self.estimate.toll(), step)
+            }
             // As above.
             Ok(Decision::Granted(_) | Decision::AlreadySettled) => {
                 step.unavailable(StoreErrorKind::Unreadable)
@@ -184,7 +184,7 @@ impl Asking {
     pub(super) fn abandon(&self, step: &mut Step<'_>) -> State {
         match &step.gate.service {
             None => {
-                let reservation = self.plan.reservation(self.toll(), &step.gate.config.hold);
+                let reservation = self.plan.reservation(self.estimate.toll(), &step.gate.config.hold);
                 step.effects.push(Effect::Withdraw(reservation));
             }
             Some(_) => self.take_back(step),
@@ -264,8 +264,7 @@ impl Refusing {
     }
 
     fn least(&self) -> Toll {
-        let input = self.more_than.input.saturating_add(Tokens::new(1));
-        Toll { input, output: self.more_than.output }
+        Toll::held(self.more_than.saturating_add(Tokens::new(1)), self.output, self.caching)
     }
 
     pub(super) fn checked(self, answer: Result<Decision, StoreError>, step: &mut Step<'_>) -> State {
@@ -297,7 +296,7 @@ impl Refusing {
         let never = self.plan.accounts.iter().enumerate().find_map(|(charge, account)| {
             let largest = account.largest.min(account.limit.capacity());
             let standing = Standing::empty(&account.limit);
-            (least.of(account.unit) > largest).then_some(Refusal {
+            (account.tariff.cost(least) > largest).then_some(Refusal {
                 charge,
                 reason: Reason::Never { largest },
                 standing,
@@ -313,10 +312,11 @@ impl Refusing {
         let Some(account) = self.plan.accounts.get(refusal.charge) else {
             return step.unavailable(StoreErrorKind::Unreadable);
         };
-        let cost = account.unit.whole_ceil(self.more_than.of(account.unit));
-        let requested = match account.unit {
-            Unit::Tokens | Unit::RawTokens | Unit::InputTokens => Requested::MoreThan(cost),
-            Unit::OutputTokens | Unit::Requests => Requested::Exactly(cost),
+        let cost = account.tariff.cost(Toll::held(self.more_than, self.output, self.caching));
+        let requested = match account.tariff.rate().written {
+            // The prompt does not count there.
+            0 => Requested::Exactly(cost),
+            _ => Requested::MoreThan(cost),
         };
         step.refuse(account, refusal.reason, refusal.standing, requested)
     }
@@ -326,6 +326,6 @@ pub(super) fn refuse(accounts: &[Account], refusal: &Refusal, toll: Toll, step: 
     let Some(account) = accounts.get(refusal.charge) else {
         return step.unavailable(StoreErrorKind::Unreadable);
     };
-    let requested = Requested::Exactly(account.unit.whole_ceil(toll.of(account.unit)));
+    let requested = Requested::Exactly(account.tariff.cost(toll));
     step.refuse(account, refusal.reason, refusal.standing, requested)
 }

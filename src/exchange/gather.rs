@@ -1,6 +1,6 @@
 //! From the request's headers to its whole body.
 
-use tollgate_budget::Span;
+use tollgate_budget::{Span, Toll};
 
 use super::gate;
 use super::record;
@@ -11,7 +11,7 @@ use crate::chat::body::{self, Unread};
 use crate::config::{Api, RequestPath, TierStanding, Upgrades};
 use crate::identity::{self, Caller, Headers, header};
 use crate::metrics::{self, BodyReason, Metric, StoreErrorKind};
-use crate::plan::{self, Account, Toll};
+use crate::plan::{self, Account};
 use crate::remote::{self, Question, Said};
 use crate::reply::Shape;
 

@@ -1,11 +1,10 @@
 //! What the operator's access log is told of one exchange.
 
 use serde::Serialize;
-use tollgate_budget::{HoldId, Tokens};
+use tollgate_budget::{HoldId, Tokens, Toll};
 
 use crate::estimate::Estimate;
 use crate::metrics::Outcome;
-use crate::plan::Toll;
 
 /// The packed field. Holds counts and names, never content; what a caller chose is cut to a bound.
 #[derive(Debug, Default)]

@@ -1,13 +1,13 @@
 //! Where an exchange stands: each state holds only what it may use.
 
-use tollgate_budget::{Timestamp, Tokens};
+use tollgate_budget::{Caching, Timestamp, Tokens};
 
 use super::gate::Headers;
 use crate::chat::Answering;
 use crate::config::{Api, RequestPath, Tier};
 use crate::estimate::Estimate;
 use crate::identity::Subject;
-use crate::plan::{Account, Granted, Plan, Toll};
+use crate::plan::{Account, Granted, Plan};
 use crate::usage::{Dialect, HideUsage, UsageMeter};
 
 #[derive(Debug)]
@@ -95,8 +95,10 @@ pub(super) struct Reading {
 #[derive(Debug)]
 pub(super) struct Refusing {
     pub(super) plan: Plan,
-    /// Counting stopped here: the request costs more.
-    pub(super) more_than: Toll,
+    /// Counting stopped here: the prompt has more.
+    pub(super) more_than: Tokens,
+    pub(super) output: Tokens,
+    pub(super) caching: Caching,
 }
 
 /// What becomes of the body when the request is let through.

@@ -9,7 +9,7 @@ use super::{Effect, Gate};
 use crate::metrics::{self, BodyReason, CallOutcome, Metric, Outcome, SettledAs, StoreErrorKind};
 use crate::plan::Account;
 use crate::remote::{Letter, Outage};
-use crate::reply::{Problem, Refused, Reply, Requested, Shape, limits};
+use crate::reply::{Problem, Refused, Reply, Requested, Shape, limits, number};
 
 pub(super) struct Step<'a> {
     pub(super) gate: &'a Gate,
@@ -133,17 +133,17 @@ impl<'a> Step<'a> {
         self.reply(&Problem::Body { reason, hint })
     }
 
-    /// The caller's own accounts, in whole tokens and requests.
+    /// The caller's own accounts, in whole tokens and requests, and in dollars.
     pub(super) fn tell(&mut self, accounts: &[Account], standings: &[Option<Standing>]) -> State {
         let account = |(account, standing): (&Account, &Option<Standing>)| {
             let (unit, standing) = (account.unit, standing.as_ref()?);
             Some(json!({
                 "limit": self.gate.config.limits.get(account.rule)?.name,
                 "unit": unit.name(),
-                "amount": unit.whole_floor(standing.capacity),
-                "spent": unit.whole_ceil(standing.spent),
-                "held": unit.whole_ceil(standing.held),
-                "remaining": unit.whole_floor(standing.remaining()),
+                "amount": number(unit.floor(standing.capacity)),
+                "spent": number(unit.ceil(standing.spent)),
+                "held": number(unit.ceil(standing.held)),
+                "remaining": number(unit.floor(standing.remaining())),
                 "reset_ms": standing.reset.as_millis(),
             }))
         };

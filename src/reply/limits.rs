@@ -32,6 +32,7 @@ enum Of {
     InputTokens,
     OutputTokens,
     Requests,
+    Usd,
 }
 
 /// How a family writes the time until the account would be full again.
@@ -159,14 +160,25 @@ fn reset(how: Reset, span: Span, now: Timestamp) -> String {
 /// Every limit that the request stands under, so that the list stays the same from answer to answer.
 fn policies(accounts: &[Told<'_>]) -> String {
     let policy = |(rule, standing): &Told<'_>| {
-        let (name, unit) = (&rule.name, rule.unit.name());
-        let quota = rule.unit.whole_floor(standing.capacity).min(MOST);
+        let (name, (unit, part)) = (&rule.name, quota_unit(rule.unit));
+        let quota = (standing.capacity.units() / part).min(MOST);
         match pace(rule.window) {
             Some(seconds) => format!("\"{name}\";q={quota};qu=\"{unit}\";w={seconds}"),
             None => format!("\"{name}\";q={quota};qu=\"{unit}\""),
         }
     };
     accounts.iter().map(policy).collect::<Vec<_>>().join(", ")
+}
+
+/// In what a quota is told, and how many account units that is: integers, in which whole dollars would say little of
+/// what is left of one.
+const fn quota_unit(unit: Unit) -> (&'static str, u64) {
+    match unit {
+        Unit::Tokens | Unit::RawTokens | Unit::InputTokens | Unit::OutputTokens | Unit::Requests => {
+            (unit.name(), unit.scale())
+        }
+        Unit::Usd => ("micro-usd", unit.scale() / 1_000_000),
+    }
 }
 
 /// In how many seconds the whole quota comes back. Parts of a second cannot be told, and a bucket with a size
@@ -181,18 +193,19 @@ const fn pace(window: Window) -> Option<u64> {
     }
 }
 
-/// The tightest account of tokens, and that of requests. One that nothing is missing from has no reset, and
+/// The tightest account of tokens, that of requests, and that of dollars. One that nothing is missing from has no reset, and
 /// neither has a suspended one.
 fn states(accounts: &[Told<'_>]) -> String {
     let state = |of| {
         let (rule, standing) = tightest(accounts, of)?;
-        let (name, left) = (&rule.name, rule.unit.whole_floor(standing.remaining()).min(MOST));
+        let (name, (_, part)) = (&rule.name, quota_unit(rule.unit));
+        let left = (standing.remaining().units() / part).min(MOST);
         Some(match standing.reset.as_secs_ceil() {
             0 => format!("\"{name}\";r={left}"),
             seconds => format!("\"{name}\";r={left};t={seconds}"),
         })
     };
-    [Of::Tokens, Of::Requests].into_iter().filter_map(state).collect::<Vec<_>>().join(", ")
+    [Of::Tokens, Of::Requests, Of::Usd].into_iter().filter_map(state).collect::<Vec<_>>().join(", ")
 }
 
 impl Of {
@@ -201,13 +214,17 @@ impl Of {
             (Self::Tokens, Unit::Tokens | Unit::RawTokens | Unit::InputTokens | Unit::OutputTokens)
             | (Self::InputTokens, Unit::InputTokens)
             | (Self::OutputTokens, Unit::OutputTokens)
-            | (Self::Requests, Unit::Requests) => true,
-            (Self::Tokens, Unit::Requests)
-            | (Self::InputTokens, Unit::Tokens | Unit::RawTokens | Unit::OutputTokens | Unit::Requests)
-            | (Self::OutputTokens, Unit::Tokens | Unit::RawTokens | Unit::InputTokens | Unit::Requests)
-            | (Self::Requests, Unit::Tokens | Unit::RawTokens | Unit::InputTokens | Unit::OutputTokens) => {
-                false
-            }
+            | (Self::Requests, Unit::Requests)
+            | (Self::Usd, Unit::Usd) => true,
+            (Self::Tokens | Self::InputTokens | Self::OutputTokens, Unit::Requests | Unit::Usd)
+            | (Self::InputTokens, Unit::Tokens | Unit::RawTokens | Unit::OutputTokens)
+            | (Self::OutputTokens, Unit::Tokens | Unit::RawTokens | Unit::InputTokens)
+            | (
+                Self::Requests | Self::Usd,
+                Unit::Tokens | Unit::RawTokens | Unit::InputTokens | Unit::OutputTokens,
+            )
+            | (Self::Requests, Unit::Usd)
+            | (Self::Usd, Unit::Requests) => false,
         }
     }
 }

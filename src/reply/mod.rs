@@ -8,8 +8,8 @@ mod date;
 pub mod limits;
 mod openai;
 
-use serde_json::json;
-use tollgate_budget::{Reason, Span, Standing, Unit};
+use serde_json::{Number, json};
+use tollgate_budget::{Amount, Figure, Reason, Span, Standing, Unit};
 
 use crate::config::{Api, LimitRule};
 use crate::identity::{Headers, header};
@@ -69,12 +69,12 @@ pub struct Refused<'a> {
     pub requested: Requested,
 }
 
-/// In whole tokens or requests.
+/// In the limit's unit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Requested {
-    Exactly(u64),
+    Exactly(Amount),
     /// Counting stopped here, since no more could fit.
-    MoreThan(u64),
+    MoreThan(Amount),
 }
 
 /// A whole answer of ours.
@@ -200,16 +200,16 @@ impl Refused<'_> {
     fn error(&self) -> Error {
         let name = &self.limit.name;
         let unit = words(self.limit.unit);
-        let amount = self.limit.unit.whole_floor(self.standing.capacity);
-        let used = self.limit.unit.whole_ceil(self.standing.used());
-        let asked = self.requested;
+        let amount = self.limit.unit.floor(self.standing.capacity);
+        let used = self.limit.unit.ceil(self.standing.used());
+        let (than, asked) = self.asked();
         match self.reason {
             Reason::NotYet { retry_after } => Error {
                 status: 429,
                 kind: openai::kind(self.limit.unit),
                 code: Some("rate_limit_exceeded"),
                 message: format!(
-                    "Limit `{name}` reached: {used} of {amount} {unit} in use, {asked} requested. \
+                    "Limit `{name}` reached: {used} of {amount} {unit} in use, {than}{asked} requested. \
                      Please try again in {wait}.",
                     wait = limits::duration(retry_after),
                 ),
@@ -219,9 +219,9 @@ impl Refused<'_> {
                 kind: openai::kind(self.limit.unit),
                 code: Some("request_never_fits"),
                 message: format!(
-                    "The request asks for {asked} {unit}; limit `{name}` never grants more than {largest} at \
+                    "The request asks for {than}{asked} {unit}; limit `{name}` never grants more than {largest} at \
                      once. Shorten the prompt or lower the output cap.",
-                    largest = self.limit.unit.whole_floor(largest),
+                    largest = self.limit.unit.floor(largest),
                 ),
             },
             Reason::Suspended => Error {
@@ -233,10 +233,17 @@ impl Refused<'_> {
         }
     }
 
+    /// What is only known to be exceeded is rounded down, or it might not be.
+    fn asked(&self) -> (&'static str, Figure) {
+        match self.requested {
+            Requested::Exactly(cost) => ("", self.limit.unit.ceil(cost)),
+            Requested::MoreThan(cost) => ("more than ", self.limit.unit.floor(cost)),
+        }
+    }
+
     /// The member that tells programs what the message tells people.
     fn facts(&self) -> serde_json::Value {
         let unit = self.limit.unit;
-        let (Requested::Exactly(requested) | Requested::MoreThan(requested)) = self.requested;
         let retry_after_ms = match self.reason {
             Reason::NotYet { retry_after } => Some(retry_after.as_millis()),
             Reason::Never { .. } | Reason::Suspended => None,
@@ -244,21 +251,17 @@ impl Refused<'_> {
         json!({
             "limit": self.limit.name,
             "unit": unit.name(),
-            "used": unit.whole_ceil(self.standing.used()),
-            "amount": unit.whole_floor(self.standing.capacity),
-            "requested": requested,
+            "used": number(unit.ceil(self.standing.used())),
+            "amount": number(unit.floor(self.standing.capacity)),
+            "requested": number(self.asked().1),
             "retry_after_ms": retry_after_ms,
         })
     }
 }
 
-impl std::fmt::Display for Requested {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Exactly(count) => count.fmt(f),
-            Self::MoreThan(count) => write!(f, "more than {count}"),
-        }
-    }
+/// As JSON: a number, in whatever unit.
+pub fn number(figure: Figure) -> Option<Number> {
+    figure.to_string().parse().ok()
 }
 
 const fn words(unit: Unit) -> &'static str {
@@ -267,6 +270,7 @@ const fn words(unit: Unit) -> &'static str {
         Unit::InputTokens => "input tokens",
         Unit::OutputTokens => "output tokens",
         Unit::Requests => "requests",
+        Unit::Usd => "dollars",
     }
 }
 

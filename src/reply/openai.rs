@@ -8,7 +8,8 @@ use super::Error;
 /// OpenAI names the resource that ran out.
 pub(super) const fn kind(unit: Unit) -> &'static str {
     match unit {
-        Unit::Tokens | Unit::RawTokens | Unit::InputTokens | Unit::OutputTokens => "tokens",
+        // It has no word for money; `insufficient_quota` would say that waiting does not help.
+        Unit::Tokens | Unit::RawTokens | Unit::InputTokens | Unit::OutputTokens | Unit::Usd => "tokens",
         Unit::Requests => "requests",
     }
 }

@@ -3,29 +3,15 @@
 //! Missing is not zero: whatever the provider does not say is taken from the estimate and from what was
 //! seen, so hiding usage buys nothing.
 
-use tollgate_budget::{Tokens, Usage};
+use tollgate_budget::{Tokens, Toll, Usage};
 
 use super::{Answered, Reach, Report};
 
-/// What was set aside for the request.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Held {
-    pub prompt: Tokens,
-    pub output: Tokens,
-}
-
-/// The true cost, as well as it can be known. `input + output` is what is charged to tokens.
+/// The true cost, as well as it can be known.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Cost {
-    pub input: Tokens,
-    pub output: Tokens,
+    pub toll: Toll,
     pub outcome: Outcome,
-}
-
-impl Cost {
-    pub const fn total(&self) -> Tokens {
-        self.input.saturating_add(self.output)
-    }
 }
 
 /// Whose word a [`Cost`] is.
@@ -42,23 +28,20 @@ pub enum Outcome {
 }
 
 /// For an answer with a good status. One with an error status is settled at zero by whoever reads the status.
-pub fn charge(report: &Report, held: Held) -> Cost {
+/// `held`: what was set aside for the request.
+pub fn charge(report: &Report, held: Toll) -> Cost {
     match (report.usage, report.answered) {
         (Some(usage), _) => reported(usage, report, held),
-        (None, Answered::ErrorOnly) => {
-            Cost { input: Tokens::ZERO, output: Tokens::ZERO, outcome: Outcome::NoCharge }
-        }
+        (None, Answered::ErrorOnly) => Cost { toll: Toll::NO_TOKENS, outcome: Outcome::NoCharge },
         (None, Answered::Nothing | Answered::Output | Answered::OutputThenError) => {
-            Cost { input: held.prompt, output: report.seen, outcome: Outcome::Estimate }
+            Cost { toll: Toll { output: report.seen, ..held }, outcome: Outcome::Estimate }
         }
         // None of it was seen, so none of the hold can be given back.
-        (None, Answered::Unreadable) => {
-            Cost { input: held.prompt, output: held.output, outcome: Outcome::Estimate }
-        }
+        (None, Answered::Unreadable) => Cost { toll: held, outcome: Outcome::Estimate },
     }
 }
 
-fn reported(usage: Usage, report: &Report, held: Held) -> Cost {
+fn reported(usage: Usage, report: &Report, held: Toll) -> Cost {
     let at_least_seen = |output: Tokens| match report.reach {
         Reach::Everything => output,
         Reach::Earlier | Reach::Begin => output.max(report.seen),
@@ -67,27 +50,36 @@ fn reported(usage: Usage, report: &Report, held: Held) -> Cost {
         Reach::Everything | Reach::Earlier => Outcome::ProviderUsage,
         Reach::Begin => Outcome::PartialUsage,
     };
+    let (cached, written) = (usage.cached_input, usage.cache_write);
     match (usage.input, usage.output, usage.provider_total) {
-        (Some(input), Some(output), _) => Cost { input, output: at_least_seen(output), outcome },
-        (None, None, Some(total)) => {
-            let input = held.prompt.min(total);
-            let output = at_least_seen(total.saturating_sub(input));
-            Cost { input, output, outcome: Outcome::ProviderUsage }
+        (Some(input), Some(output), _) => {
+            Cost { toll: Toll { input, cached, written, output: at_least_seen(output) }, outcome }
         }
-        (input, output, _) => Cost {
-            input: input.unwrap_or(held.prompt),
-            output: output.map_or(report.seen, at_least_seen),
+        (None, None, Some(total)) => {
+            let input = held.input.min(total);
+            let output = at_least_seen(total.saturating_sub(input));
+            Cost { toll: Toll { input, output, ..held }, outcome: Outcome::ProviderUsage }
+        }
+        (Some(input), None, _) => Cost {
+            toll: Toll { input, cached, written, output: report.seen },
             outcome: Outcome::PartialUsage,
         },
+        // What a cache did with a prompt of unknown size is unknown as well.
+        (None, output, _) => {
+            let output = output.map_or(report.seen, at_least_seen);
+            Cost { toll: Toll { output, ..held }, outcome: Outcome::PartialUsage }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tollgate_budget::Caching;
+
     use super::super::{Ending, Finish};
     use super::*;
 
-    const HELD: Held = Held { prompt: Tokens::new(40), output: Tokens::new(400) };
+    const HELD: Toll = Toll::held(Tokens::new(40), Tokens::new(400), Caching::Unmarked);
 
     fn report(answered: Answered, usage: Option<Usage>) -> Report {
         Report {
@@ -111,8 +103,8 @@ mod tests {
 
     #[track_caller]
     fn assert_cost(report: &Report, input: u64, output: u64, outcome: Outcome) {
-        let expected = Cost { input: Tokens::new(input), output: Tokens::new(output), outcome };
-        assert_eq!(charge(report, HELD), expected);
+        let toll = Toll { input: Tokens::new(input), output: Tokens::new(output), ..Toll::NO_TOKENS };
+        assert_eq!(charge(report, HELD), Cost { toll, outcome });
     }
 
     #[test]

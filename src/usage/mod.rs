@@ -22,7 +22,7 @@ mod word;
 
 use tollgate_budget::Tokens;
 
-pub use charge::{Cost, Held, Outcome, charge};
+pub use charge::{Cost, Outcome, charge};
 pub use hide::{HideUsage, Passed};
 pub use report::{Answered, Ending, Finish, Reach, Report};
 
@@ -193,6 +193,8 @@ impl UsageMeter {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_budget::{Caching, Toll};
+
     use super::*;
 
     const TOKENIZER: Tokenizer = Tokenizer::Characters { per_token_milli: 1000 };
@@ -541,7 +543,7 @@ mod tests {
         let start = "data: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":7,\"cache_read_input_tokens\":3,\"output_tokens\":1}}}\n\n";
         let text = "data: {\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":\"four\"}}\n\n";
         let end = "data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":9}}\n\n";
-        let held = Held { prompt: Tokens::new(40), output: Tokens::new(400) };
+        let held = Toll::held(Tokens::new(40), Tokens::new(400), Caching::Unmarked);
         let stop = "data: {\"type\":\"message_stop\"}\n\n";
         for (stream, reach, ending, cost) in [
             (start.to_owned(), Reach::Begin, Ending::Cut, (10, 1)),
@@ -551,7 +553,7 @@ mod tests {
         ] {
             let report = read_as(Dialect::Anthropic, &stream);
             assert_eq!((report.reach, report.ending), (reach, ending), "{stream}");
-            let charged = charge(&report, held);
+            let charged = charge(&report, held).toll;
             assert_eq!((charged.input.count(), charged.output.count()), cost, "{stream}");
         }
     }

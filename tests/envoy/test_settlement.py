@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from client import CHAT, body, chat, events, prompt_estimate, script, session
-from gateway import ROOT, eventually, policy, requests, tokens
+from gateway import ROOT, eventually, policy, requests, steady, tokens
 
 LIMIT = 100_000
 WORDS = 40
@@ -225,3 +225,17 @@ def test_chunks_reach_the_client_as_they_come(envoy, tenant):
                     break
     assert [json.loads(event)["choices"][0]["delta"]["content"] for event in events(received)] == \
         ["", "The", " water", " in"]
+
+
+def test_dollars_and_weights_follow_the_providers_usage(envoys, tenant):
+    price = {"input": "2.50", "output": "10.00"}
+    models = [{"match": "*", "tokenizer": "o200k_base", "weight": 10, "price": price}]
+    money = {"name": "tenant-day", "per": ["tenant"], "unit": "usd", "window": steady(), "amount": "0.02"}
+    envoy = envoys(policy(tokens(LIMIT), money, models=models))
+    assert chat(envoy.url, tenant, body(max_tokens=1000), **USAGE).status_code == 200
+    assert spent(envoy, tenant) == 6000
+    # 400 in at 2.50 and 200 out at 10.00 a million.
+    assert envoy.budget(tenant)["tenant-day"]["spent"] == 0.003
+    refused = chat(envoy.url, tenant, body(max_tokens=1750), **USAGE)
+    assert (refused.status_code, refused.json()["tollgate"]["limit"]) == (429, "tenant-day")
+    assert refused.json()["tollgate"]["used"] == 0.003

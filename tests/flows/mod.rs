@@ -13,6 +13,7 @@ mod privacy;
 mod refusal;
 mod stream;
 mod subjects;
+mod weights;
 
 use serde_json::{Value, json};
 

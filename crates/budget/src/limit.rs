@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AccountId, Span, Tokens};
+use crate::{AccountId, Figure, Span, Tokens};
 
 /// What a limit counts.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -16,14 +16,18 @@ pub enum Unit {
     InputTokens,
     OutputTokens,
     Requests,
+    /// Dollars, by the prices of the policy's models.
+    Usd,
 }
 
 impl Unit {
-    /// Account units per token or request: tokens are kept in thousandths, since weights are fractions.
+    /// Account units per token, request or dollar: tokens are kept in thousandths, since weights are fractions,
+    /// and money in nano-dollars.
     pub const fn scale(self) -> u64 {
         match self {
             Self::Tokens | Self::RawTokens | Self::InputTokens | Self::OutputTokens => 1000,
             Self::Requests => 1,
+            Self::Usd => 1_000_000_000,
         }
     }
 
@@ -34,22 +38,43 @@ impl Unit {
             Self::InputTokens => "input_tokens",
             Self::OutputTokens => "output_tokens",
             Self::Requests => "requests",
+            Self::Usd => "usd",
         }
     }
 
-    /// As an amount in this unit.
+    /// As an amount in this unit, each token as it is.
     pub const fn amount(self, count: Tokens) -> Amount {
         Amount::saturating(count.count().saturating_mul(self.scale()))
     }
 
-    /// Whole tokens or requests in `amount`, rounded up.
+    /// Whole tokens, requests or dollars in `amount`, rounded up.
     pub const fn whole_ceil(self, amount: Amount) -> u64 {
         amount.units().div_ceil(self.scale())
     }
 
-    /// Whole tokens or requests in `amount`, rounded down.
+    /// Whole tokens, requests or dollars in `amount`, rounded down.
     pub const fn whole_floor(self, amount: Amount) -> u64 {
         amount.units() / self.scale()
+    }
+
+    /// For people, rounded up: what is used or asked for.
+    pub const fn ceil(self, amount: Amount) -> Figure {
+        Figure::new(self, self.rounded(self.whole_ceil(amount), amount))
+    }
+
+    /// For people, rounded down: what there is, or is left.
+    pub const fn floor(self, amount: Amount) -> Figure {
+        Figure::new(self, self.rounded(self.whole_floor(amount), amount))
+    }
+
+    /// Nobody counts in parts of a token, and everybody in parts of a dollar.
+    const fn rounded(self, whole: u64, amount: Amount) -> Amount {
+        match self {
+            Self::Tokens | Self::RawTokens | Self::InputTokens | Self::OutputTokens | Self::Requests => {
+                Amount(whole.saturating_mul(self.scale()))
+            }
+            Self::Usd => amount,
+        }
     }
 }
 
@@ -59,13 +84,14 @@ impl fmt::Display for Unit {
     }
 }
 
-/// What an account counts in: thousandths of a token, or whole requests. Never above [`Amount::MAX`].
+/// What an account counts in: thousandths of a token, whole requests, or nano-dollars. Never above [`Amount::MAX`].
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(try_from = "u64", into = "u64")]
 pub struct Amount(u64);
 
 impl Amount {
     pub const ZERO: Self = Self(0);
+    pub const ONE: Self = Self(1);
     /// 4 × 10^15: two of them still add up below 2^53, so that Lua's doubles hold every sum.
     pub const MAX: Self = Self(4_000_000_000_000_000);
 

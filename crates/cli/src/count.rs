@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use tollgate::chat::{self, Chat, Dialect, OutputCap};
-use tollgate::config::{Api, ConfigError, FilterConfig};
+use tollgate::config::{Api, ConfigError, FilterConfig, Weights};
 use tollgate::estimate::learned::Correction;
 use tollgate::estimate::memo::TextMemo;
 use tollgate::estimate::{self, Estimate};
+use tollgate_budget::Unit;
 
 use crate::input;
-use crate::summary::{api_word, counting, grouped};
+use crate::summary::{api_word, counting, figure, grouped};
 
 /// What `--api` takes, by the words of a policy: the APIs whose bodies are read.
 pub(crate) fn dialect(word: &str) -> Result<Dialect, String> {
@@ -71,11 +72,11 @@ fn told(chat: &Chat<'_>, asked: Option<&str>, config: &FilterConfig, out: &mut i
     let rule = config.model(name);
     // Nobody else shares this memo, so its key is no secret.
     let mut memo = TextMemo::new([0; 16]);
-    let Ok(Estimate { prompt, output, .. }) =
-        estimate::estimate(chat, rule, &config.hold, Correction::NONE, None, memo.within(0))
+    let Ok(estimate) = estimate::estimate(chat, rule, &config.hold, Correction::NONE, None, memo.within(0))
     else {
         return Err(io::Error::other("counting stopped without a ceiling"));
     };
+    let Estimate { prompt, output, .. } = estimate;
     let shown = if name.is_empty() { "none named" } else { name };
     writeln!(out, "model:  {} (rule {})", shown.escape_debug(), rule.pattern)?;
     writeln!(out, "prompt: {} tokens, {}", grouped(prompt.count()), counting(rule))?;
@@ -91,5 +92,13 @@ fn told(chat: &Chat<'_>, asked: Option<&str>, config: &FilterConfig, out: &mut i
     let answers =
         if chat.choices == 1 { "1 answer".to_owned() } else { format!("{} answers", grouped(chat.choices)) };
     writeln!(out, "output: {} tokens held for {answers}, {cap}", grouped(output.count()))?;
-    writeln!(out, "hold:   {} tokens", grouped(prompt.saturating_add(output).count()))
+    writeln!(out, "hold:   {} tokens", grouped(prompt.saturating_add(output).count()))?;
+    let told = |unit: Unit| figure(unit.ceil(rule.tariff(unit).cost(estimate.toll())));
+    if rule.weights != Weights::NONE {
+        writeln!(out, "weight: counts for {} tokens", told(Unit::Tokens))?;
+    }
+    match rule.price {
+        Some(_) => writeln!(out, "price:  {} dollars at most", told(Unit::Usd)),
+        None => Ok(()),
+    }
 }

@@ -5,17 +5,16 @@
 //! held above `max_output_tokens`, the model's and the policy's. What a model can still produce beyond
 //! that, times the requests that fit side by side, is the bound. It is as true as the table of models.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use tollgate::config::{FilterConfig, Glob, LimitRule, ModelRule, Tier, Tokenizer};
-use tollgate_budget::{Amount, Tokens, Unit};
+use tollgate_budget::{Amount, Caching, Tariff, Tokens, Toll, Unit};
 
-use crate::summary::grouped;
+use crate::summary::{figure, grouped};
 use crate::warnings::counts_output;
 
 /// The least that any request is held at beside its output: a completion may have an empty prompt.
-const LEAST_PROMPT: u64 = 0;
+const LEAST_PROMPT: Tokens = Tokens::ZERO;
 
 /// How one request can cost more than was held for it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,28 +28,35 @@ pub(crate) enum Cut {
 /// The worst that answers can do to one account.
 #[derive(Clone, Debug)]
 pub(crate) struct Worst {
+    unit: Unit,
     model: Glob,
     cut: Cut,
     /// Beyond the hold, by one answer.
-    each: Tokens,
+    each: Amount,
     /// Holds of this kind that fit into the account at once.
     at_once: u64,
 }
 
 impl Worst {
-    pub(crate) const fn total(&self) -> u64 {
-        self.each.count().saturating_mul(self.at_once)
+    pub(crate) const fn total(&self) -> Amount {
+        Amount::saturating(self.each.units().saturating_mul(self.at_once))
     }
 }
 
 impl fmt::Display for Worst {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (each, at_once, model) = (grouped(self.each.count()), grouped(self.at_once), &self.model);
+        let told = |amount| match self.unit {
+            Unit::Usd => figure(self.unit.ceil(amount)) + " dollars",
+            Unit::Tokens | Unit::RawTokens | Unit::InputTokens | Unit::OutputTokens | Unit::Requests => {
+                figure(self.unit.ceil(amount))
+            }
+        };
+        let (each, at_once, model) = (told(self.each), grouped(self.at_once), &self.model);
         let why = match self.cut {
             Cut::Default => "an answer without a cap is held at the model's default and can be longer",
             Cut::Hold => "an answer is held at `hold.max_output_tokens` at most and can be longer",
         };
-        write!(f, "{} (model {model}: {at_once} answers at once, {each} each; {why})", grouped(self.total()))
+        write!(f, "{} (model {model}: {at_once} answers at once, {each} each; {why})", told(self.total()))
     }
 }
 
@@ -60,75 +66,59 @@ pub(crate) fn worst(config: &FilterConfig, limit: &LimitRule, tier: Tier) -> Opt
         return None;
     }
     let capacity = limit.limit(tier).capacity();
-    seen(config, limit)
-        .flat_map(|model| [Cut::Default, Cut::Hold].map(|cut| by(cut, model, config, limit.unit, capacity)))
-        .filter(|worst| worst.total() > 0)
+    let kinds = |model| {
+        let tariff = ModelRule::tariff(model, limit.unit);
+        // Whoever sends a prompt above a price step pays more for what comes beyond the hold as well.
+        let prompts =
+            [Some(LEAST_PROMPT), tariff.step().map(|step| step.input.saturating_add(Tokens::new(1)))];
+        let cuts =
+            prompts.into_iter().flatten().flat_map(|prompt| [(Cut::Default, prompt), (Cut::Hold, prompt)]);
+        cuts.map(move |(cut, prompt)| (cut, prompt, model, tariff))
+    };
+    config
+        .models_met(limit)
+        .flat_map(kinds)
+        .map(|(cut, prompt, model, tariff)| {
+            let (held, most) = outputs(cut, model, config);
+            let cost = |output| Tariff::cost(&tariff, Toll::held(prompt, output, Caching::Unmarked));
+            Worst {
+                unit: limit.unit,
+                model: model.pattern.clone(),
+                cut,
+                each: cost(most).saturating_sub(cost(held)),
+                at_once: at_once(capacity, cost(held), limit.unit),
+            }
+        })
+        .filter(|worst| worst.total() > Amount::ZERO)
         // Of equals the first in the table.
         .reduce(|worst, next| if next.total() > worst.total() { next } else { worst })
 }
 
-/// The rules that may decide for a model that the limit looks at.
-fn seen<'a>(config: &'a FilterConfig, limit: &'a LimitRule) -> impl Iterator<Item = &'a ModelRule> {
-    let decides = |i: usize, rule: &ModelRule, glob: &Glob| {
-        let taken = config.models.iter().take(i).any(|earlier| earlier.matches(glob.as_str()));
-        let named = overlap(glob.as_str().as_bytes(), rule.pattern.as_str().as_bytes());
-        (named && !taken) || rule.alias.as_ref().is_some_and(|alias| glob.matches(alias))
-    };
-    let names = &limit.when.models;
-    let seen = move |(i, rule): &(usize, &ModelRule)| {
-        names.is_empty() || names.iter().any(|glob| decides(*i, rule, glob))
-    };
-    config.models.iter().enumerate().filter(seen).map(|(_, rule)| rule)
-}
-
-/// Whether some name matches both patterns. Each pair of tails is looked at once.
-fn overlap(a: &[u8], b: &[u8]) -> bool {
-    let mut met = BTreeSet::new();
-    let mut open = vec![(a, b)];
-    while let Some((a, b)) = open.pop() {
-        if !met.insert((a.len(), b.len())) {
-            continue;
-        }
-        match (a, b) {
-            ([], []) => return true,
-            ([b'*', rest @ ..], other) => {
-                open.push((rest, other));
-                open.extend(other.split_first().map(|(_, tail)| (a, tail)));
-            }
-            (other, [b'*', rest @ ..]) => {
-                open.push((other, rest));
-                open.extend(other.split_first().map(|(_, tail)| (tail, b)));
-            }
-            ([x, a @ ..], [y, b @ ..]) if x == y => open.push((a, b)),
-            (_, _) => {}
-        }
-    }
-    false
-}
-
-fn by(cut: Cut, model: &ModelRule, config: &FilterConfig, unit: Unit, capacity: Amount) -> Worst {
+/// What an answer is held at, and the most that it can be.
+fn outputs(cut: Cut, model: &ModelRule, config: &FilterConfig) -> (Tokens, Tokens) {
     let most = model.max_output;
     let held = match cut {
         Cut::Default => model.default_output.min(config.hold.max_output),
         Cut::Hold => most.min(config.hold.max_output),
     };
-    let prompt = match unit {
-        Unit::Tokens | Unit::RawTokens | Unit::InputTokens => LEAST_PROMPT,
-        Unit::OutputTokens | Unit::Requests => 0,
+    (held, most)
+}
+
+/// An answer that is held at nothing still comes with a request; one token, or a unit of money, is the least we
+/// can say.
+fn at_once(capacity: Amount, held: Amount, unit: Unit) -> u64 {
+    let least = match unit {
+        Unit::Usd => 1,
+        Unit::Tokens | Unit::RawTokens | Unit::InputTokens | Unit::OutputTokens | Unit::Requests => {
+            unit.scale()
+        }
     };
-    // An answer that is held at nothing still comes with a request; one token is the least we can say.
-    let least = held.count().saturating_add(prompt).max(1);
-    Worst {
-        model: model.pattern.clone(),
-        cut,
-        each: most.saturating_sub(held),
-        at_once: unit.whole_floor(capacity) / least,
-    }
+    capacity.units() / held.units().max(least)
 }
 
 /// Whether some prompts are only estimated.
 pub(crate) fn estimates(config: &FilterConfig, limit: &LimitRule) -> bool {
-    seen(config, limit).any(|rule| match rule.tokenizer {
+    config.models_met(limit).any(|rule| match rule.tokenizer {
         Tokenizer::Exact(_) => false,
         Tokenizer::Like { .. } | Tokenizer::Characters { .. } => true,
     })
@@ -137,25 +127,6 @@ pub(crate) fn estimates(config: &FilterConfig, limit: &LimitRule) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns_overlap_when_some_name_matches_both() {
-        let cases = [
-            ("gpt-4o", "gpt-4*", true),
-            ("gpt-*-mini", "gpt-4o*", true),
-            ("*a", "b*", true),
-            ("gpt-4o", "gpt-4", false),
-            ("a*b", "a*c", false),
-            ("*", "", true),
-            ("", "x", false),
-            ("a*", "*b*", true),
-        ];
-        for (a, b, expected) in cases {
-            assert_eq!(overlap(a.as_bytes(), b.as_bytes()), expected, "{a} {b}");
-            assert_eq!(overlap(b.as_bytes(), a.as_bytes()), expected, "{b} {a}");
-        }
-        assert!(!overlap("*a".repeat(120).as_bytes(), ("*a".repeat(120) + "b").as_bytes()));
-    }
 
     fn config(rest: &str) -> FilterConfig {
         let limit =
@@ -172,8 +143,8 @@ mod tests {
         let worst = worst(&config, &config.limits[0], tier).unwrap();
         // The rule for `*`: 10,030 / 1,024 = 9 of them, 15,360 each; the rule for `m*`: 10 × 4,000.
         assert_eq!(
-            (worst.model.as_str(), worst.cut, worst.at_once, worst.each.count()),
-            ("*", Cut::Default, 9, 15_360)
+            (worst.model.as_str(), worst.cut, worst.at_once, worst.each.units()),
+            ("*", Cut::Default, 9, 15_360_000)
         );
     }
 
@@ -183,8 +154,8 @@ mod tests {
         let tier = crate::warnings::tiers_of(&config, &config.limits[0])[0].1;
         let worst = worst(&config, &config.limits[0], tier).unwrap();
         assert_eq!(
-            (worst.model.as_str(), worst.at_once, worst.each.count()),
-            ("*", 10_030 / 500, 16_384 - 500)
+            (worst.model.as_str(), worst.at_once, worst.each.units()),
+            ("*", 10_030 / 500, (16_384 - 500) * 1000)
         );
     }
 }

@@ -4,9 +4,10 @@ use std::fmt::{self, Display, Formatter};
 
 use tollgate::config::{
     Absent, Amounts, Api, CounterRules, FilterConfig, Form, HeaderFamily, LimitRule, ModelRule, OnOutage,
-    Per, Source, Tier, Tokenizer, Unreadable, Upgrades, UsageOption, Vocabulary, When,
+    Per, Source, Tier, Tokenizer, Unreadable, Upgrades, UsageOption, Vocabulary, Weights, When,
 };
-use tollgate_budget::{Mode, OnLeaseEnd, Quota, Unit, Window};
+use tollgate_budget::toll::ONE;
+use tollgate_budget::{Figure, Mode, OnLeaseEnd, Quota, Rate, Unit, Window};
 
 use crate::overshoot;
 use crate::warnings::{counts_output, tiers_of};
@@ -113,7 +114,7 @@ fn amount(config: &FilterConfig, limit: &LimitRule, tier: Tier) -> String {
     let Quota::Of(amount) = rule.quota else {
         return format!("suspended {per}: every request gets 403");
     };
-    let count = grouped(limit.unit.whole_floor(amount));
+    let count = figure(limit.unit.floor(amount));
     let unit = unit(limit.unit);
     match limit.window {
         Window::Sliding(span) => format!(
@@ -123,7 +124,7 @@ fn amount(config: &FilterConfig, limit: &LimitRule, tier: Tier) -> String {
             format!("{count} {unit} in each {span} (fixed: up to twice that around a turn) {per}")
         }
         Window::Bucket { period, burst: _ } => {
-            let burst = grouped(limit.unit.whole_floor(rule.capacity()));
+            let burst = figure(limit.unit.floor(rule.capacity()));
             format!("{count} {unit} every {period}, saved up to {burst} (bucket) {per}")
         }
     }
@@ -136,6 +137,7 @@ const fn unit(unit: Unit) -> &'static str {
         Unit::InputTokens => "input tokens",
         Unit::OutputTokens => "output tokens",
         Unit::Requests => "requests",
+        Unit::Usd => "dollars",
     }
 }
 
@@ -252,9 +254,50 @@ fn model(rule: &ModelRule) -> String {
     let alias = rule.alias.as_ref().map(|alias| format!("as {alias}, ")).unwrap_or_default();
     let (default, most) = (grouped(rule.default_output.count()), grouped(rule.max_output.count()));
     let counted = counting(rule);
-    format!(
+    let mut known = format!(
         "{alias}{counted}; an answer is held at {default} tokens unless the request caps it, at most {most}"
+    );
+    if rule.weights != Weights::NONE {
+        known += &format!("; {}", weights(&rule.weights));
+    }
+    if let Some(price) = &rule.price {
+        known += &format!("; {}", dollars(price.rate()));
+        if let Some(step) = price.step() {
+            known += &format!(
+                ", and {} with more than {} tokens of input",
+                dollars(step.rate),
+                grouped(step.input.count())
+            );
+        }
+    }
+    known
+}
+
+/// What the kinds of token count for, where that is not the same for all.
+fn weights(weights: &Weights) -> String {
+    let Rate { input, cached, written, output } = weights.rate();
+    let all_alike = [cached, written, output] == [input; 3];
+    let [input, cached, written, output] = [input, cached, written, output].map(decimal);
+    if all_alike {
+        return format!("a token counts for {input}");
+    }
+    format!(
+        "a token counts for {input}, for {cached} from a cache, for {written} written to one, for {output} as output"
     )
+}
+
+fn dollars(rate: Rate) -> String {
+    let Rate { input, cached, written, output } = rate;
+    let [input, cached, written, output] = [input, cached, written, output].map(decimal);
+    format!(
+        "a million tokens cost {input} dollars, {cached} from a cache, {written} written to one, {output} as output"
+    )
+}
+
+/// A rate in tokens, or in dollars per million.
+fn decimal(rate: u64) -> String {
+    let text = format!("{}.{:012}", rate / ONE, rate % ONE);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// How the prompts of a model are counted.
@@ -347,6 +390,13 @@ fn rest(config: &FilterConfig, f: &mut Formatter<'_>) -> fmt::Result {
             counter.target, counter.timeout
         ),
     }
+}
+
+/// `1,234,567`, `1,234.50`.
+pub(crate) fn figure(figure: Figure) -> String {
+    let text = figure.to_string();
+    let (whole, cents) = text.split_at(text.find('.').unwrap_or(text.len()));
+    whole.parse().map(grouped).unwrap_or_default() + cents
 }
 
 /// `1,234,567`.

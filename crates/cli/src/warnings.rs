@@ -1,7 +1,9 @@
 //! What is allowed, and seldom meant.
 
-use tollgate::config::{Attribute, ConfigError, FilterConfig, Form, LimitRule, Source, Tier, TierStanding};
-use tollgate_budget::{Amount, Quota, Unit};
+use tollgate::config::{
+    Attribute, ConfigError, FilterConfig, Form, LimitRule, ModelRule, Source, Tier, TierStanding,
+};
+use tollgate_budget::{Amount, Quota, Toll, Unit};
 
 /// Attributes that decide who pays and how much they get.
 const WORTH_FORGING: [&str; 3] = ["tenant", "tier", "priority"];
@@ -54,7 +56,7 @@ fn forgeable(config: &FilterConfig) -> Vec<ConfigError> {
 fn swallowed(config: &FilterConfig) -> Vec<ConfigError> {
     let earlier =
         |i: usize, pattern: &str| config.models.iter().take(i).position(|rule| rule.matches(pattern));
-    let told = |(i, rule): (usize, &tollgate::config::ModelRule)| {
+    let told = |(i, rule): (usize, &ModelRule)| {
         let first = earlier(i, rule.pattern.as_str())?;
         let problem = format!("`{}` never decides: models[{first}] matches all that it does", rule.pattern);
         Some(warning(format!("models[{i}].match"), problem))
@@ -63,7 +65,7 @@ fn swallowed(config: &FilterConfig) -> Vec<ConfigError> {
 }
 
 fn unknown_aliases(config: &FilterConfig) -> Vec<ConfigError> {
-    let told = |(i, rule): (usize, &tollgate::config::ModelRule)| {
+    let told = |(i, rule): (usize, &ModelRule)| {
         let alias = rule.alias.as_ref().filter(|alias| config.family(alias) == "*")?;
         let problem =
             format!("no rule but `*` knows `{alias}`; give it one, or its tokens are only estimated");
@@ -72,19 +74,27 @@ fn unknown_aliases(config: &FilterConfig) -> Vec<ConfigError> {
     config.models.iter().enumerate().filter_map(told).collect()
 }
 
-/// A limit in which the plainest request never fits.
+/// A limit in which the plainest request never fits: to the model whose answers count for most there.
 fn too_small(config: &FilterConfig) -> Vec<ConfigError> {
-    let answer = config.unknown_model.default_output;
     let mut found = Vec::new();
     for (i, limit) in config.limits.iter().enumerate().filter(|(_, limit)| counts_output(limit.unit)) {
         for (path, tier) in tiers_of(config, limit) {
             let rule = limit.limit(tier);
             let largest = share(rule.capacity(), config.hold.max_share_milli);
-            if rule.quota != Quota::Suspended && largest < limit.unit.amount(answer) {
+            let held = |model: &ModelRule| {
+                let output = model.default_output.min(config.hold.max_output);
+                let cost = model.tariff(limit.unit).cost(Toll { output, ..Toll::NO_TOKENS });
+                (cost, model.pattern.clone())
+            };
+            let dearest = config.models_met(limit).map(held).max_by_key(|(cost, _)| *cost);
+            if let Some((cost, model)) = dearest.filter(|(cost, _)| *cost > largest)
+                && rule.quota != Quota::Suspended
+            {
                 let problem = format!(
-                    "one request may hold {} {}, and an answer without a cap needs {answer}: it never fits",
-                    limit.unit.whole_floor(largest),
-                    limit.unit
+                    "one request may hold {} {}, and an answer of `{model}` without a cap needs {}: it never fits",
+                    limit.unit.floor(largest),
+                    limit.unit,
+                    limit.unit.ceil(cost)
                 );
                 found.push(warning(format!("limits[{i}].amount{path}"), problem));
             }
@@ -101,7 +111,7 @@ pub(crate) fn share(capacity: Amount, milli: u64) -> Amount {
 
 pub(crate) const fn counts_output(unit: Unit) -> bool {
     match unit {
-        Unit::Tokens | Unit::RawTokens | Unit::OutputTokens => true,
+        Unit::Tokens | Unit::RawTokens | Unit::OutputTokens | Unit::Usd => true,
         Unit::InputTokens | Unit::Requests => false,
     }
 }

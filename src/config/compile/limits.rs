@@ -3,11 +3,12 @@
 use tollgate_budget::{Amount, Mode, Unit, Window};
 
 use super::{Place, Problems, check_name, path_pattern, quotable, raw};
-use crate::config::number::Count;
+use crate::config::lookup::met;
+use crate::config::number::Quantity;
 use crate::config::problems::listed;
 use crate::config::raw::{AmountChoice, Policy};
 use crate::config::read::{List, Table};
-use crate::config::{Absent, Amounts, Attribute, Glob, LimitRule, Per, Tiers, When};
+use crate::config::{Absent, Amounts, Attribute, Glob, LimitRule, ModelRule, Per, Tiers, When};
 
 /// Every limit is one account of every request, all decided in one atomic step.
 const MAX_LIMITS: usize = 32;
@@ -15,10 +16,13 @@ const MAX_LIMITS: usize = 32;
 const MAX_TIERS: usize = 16;
 /// The attribute by which amounts are told apart.
 const TIER: &str = "tier";
+/// Of a list that may have an entry for every model there is.
+const SHOWN_NAMES: usize = 4;
 
 pub(super) fn limits(
     policy: &Policy,
     subject: &[Attribute],
+    models: &[ModelRule],
     at: Place<'_>,
     problems: &mut Problems,
 ) -> (Option<Tiers>, Vec<LimitRule>) {
@@ -29,7 +33,7 @@ pub(super) fn limits(
     }
     check_names(list, at, problems);
     let tiers = tiers(list, subject, at, problems);
-    let scope = Scope { subject, tiers: tiers.as_ref() };
+    let scope = Scope { subject, tiers: tiers.as_ref(), models };
     let rules = list.read_items().filter_map(|(i, raw)| scope.limit(raw, at.item(i), problems)).collect();
     (tiers, rules)
 }
@@ -107,7 +111,7 @@ fn tiers(
     Some(Tiers { attribute, names, default })
 }
 
-fn names(table: &Table<Count>) -> Vec<String> {
+fn names(table: &Table<Quantity>) -> Vec<String> {
     table.0.iter().map(|(name, _)| name.clone()).collect()
 }
 
@@ -127,6 +131,7 @@ fn conditional_names(list: &List<raw::Limit>, default: &str) -> Vec<String> {
 struct Scope<'a> {
     subject: &'a [Attribute],
     tiers: Option<&'a Tiers>,
+    models: &'a [ModelRule],
 }
 
 impl Scope<'_> {
@@ -135,6 +140,9 @@ impl Scope<'_> {
         let when = self.when(raw.when.as_ref(), at.key("when"), problems);
         if raw.unit.is_none() {
             problems.add_unless_touched(at.key("unit"), "missing; write `unit: tokens` or `unit: requests`");
+        }
+        if raw.unit == Some(Unit::Usd) {
+            self.check_prices(&when, at.key("unit"), problems);
         }
         let window = match &raw.window {
             // A unit that is not built yet may need none.
@@ -151,6 +159,26 @@ impl Scope<'_> {
             when,
             mode: raw.mode.unwrap_or(Mode::Enforce),
         })
+    }
+
+    /// A model without a price would cost nothing, or anything.
+    fn check_prices(&self, when: &When, at: Place<'_>, problems: &mut Problems) {
+        let priceless = met(self.models, when).filter(|rule| rule.price.is_none());
+        let names: Vec<String> = priceless.map(|rule| quotable(rule.pattern.as_str())).collect();
+        // A price that was refused is not missing.
+        if names.is_empty() || problems.touched(Place::Document.key("models")) {
+            return;
+        }
+        let shown: Vec<&str> = names.iter().map(String::as_str).take(SHOWN_NAMES).collect();
+        let others = match names.len() - shown.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let problem = format!(
+            "dollars need the price of every model that the limit can meet; none has `{}`{others}",
+            shown.join("`, `")
+        );
+        problems.add(at, problem);
     }
 
     fn per(&self, raw: Option<&List<String>>, at: Place<'_>, problems: &mut Problems) -> Vec<Per> {
@@ -210,7 +238,7 @@ impl Scope<'_> {
 
     fn per_tier(
         &self,
-        table: &Table<Count>,
+        table: &Table<Quantity>,
         unit: Unit,
         at: Place<'_>,
         problems: &mut Problems,
@@ -269,11 +297,17 @@ impl Scope<'_> {
     }
 }
 
-fn amount(Count(count): Count, unit: Unit, at: Place<'_>, problems: &mut Problems) -> Option<Amount> {
-    let amount = count.checked_mul(unit.scale()).and_then(Amount::new);
+fn amount(quantity: Quantity, unit: Unit, at: Place<'_>, problems: &mut Problems) -> Option<Amount> {
+    let units = match unit {
+        Unit::Tokens | Unit::RawTokens | Unit::InputTokens | Unit::OutputTokens | Unit::Requests => {
+            quantity.whole(at, problems)?.saturating_mul(unit.scale())
+        }
+        Unit::Usd => quantity.billionths(at, problems)?,
+    };
+    let amount = Amount::new(units);
     if amount.is_none() {
-        let most = Amount::MAX.units() / unit.scale();
-        problems.add(at, format!("found {count}, expected {most} at most (4 × 10^15 internal units)"));
+        let most = unit.whole_floor(Amount::MAX);
+        problems.add(at, format!("found {quantity}, expected {most} at most (4 × 10^15 internal units)"));
     }
     amount
 }
@@ -303,10 +337,15 @@ fn window(raw: &raw::Limit, at: Place<'_>, problems: &mut Problems) -> Option<Wi
     }
 }
 
-fn burst(raw: Option<Count>, unit: Option<Unit>, at: Place<'_>, problems: &mut Problems) -> Option<Amount> {
-    let count = raw?;
-    if count == Count(0) {
+fn burst(
+    raw: Option<Quantity>,
+    unit: Option<Unit>,
+    at: Place<'_>,
+    problems: &mut Problems,
+) -> Option<Amount> {
+    let quantity = raw?;
+    if quantity.is_zero() {
         problems.add(at, "a bucket that holds nothing admits nothing; to suspend, write `amount: 0`");
     }
-    amount(count, unit?, at, problems)
+    amount(quantity, unit?, at, problems)
 }

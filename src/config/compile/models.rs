@@ -2,7 +2,7 @@
 
 use tollgate_budget::Tokens;
 
-use super::{Place, Problems, quotable, raw, tokens};
+use super::{Place, Problems, quotable, rates, raw, tokens};
 use crate::config::number::Ratio;
 use crate::config::read::List;
 use crate::config::{Glob, Media, ModelRule, Tokenizer, builtin};
@@ -117,6 +117,11 @@ impl<'a> Written<'a> {
             default_output: default.unwrap_or(base.default_output).min(max_output),
             max_output,
             media: media(raw.media.as_ref(), base.media, at.key("media"), problems),
+            weights: rates::weights(raw, base.weights, at, problems),
+            price: match &raw.price {
+                Some(price) => rates::price(price, at.key("price"), problems),
+                None => base.price,
+            },
         }
     }
 }
